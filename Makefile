@@ -1,0 +1,84 @@
+# One command each. On a fresh machine: Python 3.11 or newer, make, and a way to the package index.
+#   make demo      see it work in the browser
+#   make test      run every test
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV    := .venv
+BIN     := $(VENV)/bin
+PEERS   := .venv-bench
+WORKERS ?= 2
+CODE    := $(wildcard proxy tests bench)
+PIP     := -m pip install --quiet --disable-pip-version-check
+LOCKED  := $(PIP) --require-hashes --requirement
+COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header $(UPGRADE)
+
+RUNTIME_STAMP := $(VENV)/.installed-runtime
+DEV_STAMP     := $(VENV)/.installed-dev
+PEERS_STAMP   := $(PEERS)/.installed
+
+.PHONY: help install demo test check bench lock clean
+
+help:  ## show this list
+	@echo "make <target>, where <target> is one of:"
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+
+install: $(RUNTIME_STAMP)  ## install the command domicile into .venv, at the locked versions
+
+demo: $(RUNTIME_STAMP)  ## start a sample application, the proxy and the vault, and open two views of them
+	@$(BIN)/domicile demo $(ARGS)
+
+test: $(DEV_STAMP)  ## run every test (WORKERS=2; ARGS="-k name" for a choice)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+check: $(DEV_STAMP)  ## lint, format, types, import directions and the architecture tests
+	@$(BIN)/ruff check $(CODE)
+	@$(BIN)/ruff format --check $(CODE)
+	@$(BIN)/mypy $(CODE)
+	@PYTHONPATH=. $(BIN)/lint-imports --no-logo
+	@$(BIN)/python -m pytest -q tests/arch
+
+bench: $(DEV_STAMP) $(PEERS_STAMP)  ## measure against nginx and mitmproxy and print the ratios (ARGS="1 4" for a choice)
+	@$(BIN)/python -m bench $(ARGS)
+
+lock: $(DEV_STAMP)  ## write requirements/*.txt anew from pyproject.toml (UPGRADE=-U for the newest versions)
+	@$(BIN)/$(COMPILE) pyproject.toml --group dev -o requirements/dev.txt
+	@$(BIN)/$(COMPILE) pyproject.toml -c requirements/dev.txt -o requirements/runtime.txt
+	@$(BIN)/$(COMPILE) --group build -c requirements/dev.txt -o requirements/build.txt
+	@$(BIN)/$(COMPILE) --group bench -o requirements/bench.txt
+
+clean:  ## remove the environments and every cache; data folders stay
+	@rm -rf $(VENV) $(PEERS) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache
+	@find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp is newer than the lock it was made from, so that a second call does nothing.
+
+$(BIN)/python:
+	@for name in $${PYTHON:-} python3.11 python3.12 python3.13 python3.14 python3; do \
+	    if "$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then found="$$name"; break; fi; \
+	done; \
+	if [ -z "$${found:-}" ]; then \
+	    echo "Domicile needs Python 3.11 or newer, and none was found on this machine: install it, or say PYTHON=/where/it/is make $(MAKECMDGOALS)." >&2; exit 1; \
+	fi; \
+	"$$found" -m venv $(VENV) || { echo "$$found cannot make a virtual environment: install its venv module (on Debian: python3-venv)." >&2; exit 1; }
+
+$(RUNTIME_STAMP): requirements/runtime.txt requirements/build.txt pyproject.toml | $(BIN)/python
+	@echo "Installing the locked versions into $(VENV) ..."
+	@$(BIN)/python $(LOCKED) requirements/build.txt
+	@$(BIN)/python $(LOCKED) requirements/runtime.txt
+	@$(BIN)/python $(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(DEV_STAMP): requirements/dev.txt $(RUNTIME_STAMP) | $(BIN)/python
+	@echo "Installing the locked tools into $(VENV) ..."
+	@$(BIN)/python $(LOCKED) requirements/dev.txt
+	@touch $@
+
+$(PEERS_STAMP): requirements/bench.txt | $(BIN)/python
+	@echo "Installing the peers of the benchmarks into $(PEERS) ..."
+	@$(BIN)/python -m venv $(PEERS)
+	@$(PEERS)/bin/python $(LOCKED) requirements/bench.txt
+	@touch $@

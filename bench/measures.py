@@ -1,0 +1,65 @@
+"""The measures: what is compared, what it must, should and could reach, and which module takes it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One line of the goals.
+
+    ``must``, ``goal`` and ``moonshot`` are ratios of ours to the peer's; ``higher`` says whether more is better.
+    ``by_case`` holds them for the cases that have goals of their own, by the text of the case's beginning.
+    """
+
+    number: int
+    title: str
+    module: str
+    levels: tuple[float, float, float]
+    higher: bool = True
+    unit: str = "x"
+    by_case: tuple[tuple[str, tuple[float, float, float]], ...] = ()
+
+    def levels_of(self, case: str) -> tuple[float, float, float]:
+        """Must, goal and moonshot of one case."""
+        return next((levels for start, levels in self.by_case if case.startswith(start)), self.levels)
+
+
+MEASURES: dict[int, Measure] = {
+    measure.number: measure
+    for measure in (
+        Measure(1, "redacting POST 1 KB, new values, durable, 1 lookup key: requests/s", "redacting", (5, 10, 15)),
+        Measure(4, "redacting PUT 1 KB, values known: requests/s", "redacting", (0.3, 0.5, 0.65)),
+        Measure(5, "pass-through of what no rule names: CPU time a request", "redacting", (6, 2.3, 1.15), higher=False),
+        Measure(
+            7,
+            "finding and replacing 5 values by splicing: speed",
+            "splice",
+            (5, 10, 15),
+            by_case=(("1 KB", (1, 2, 2.5)), ("100 KB", (5, 10, 15)), ("1 MB", (5, 7, 12))),
+        ),
+        Measure(10, "durable inserts through the vault: records/s", "inserts", (0.5, 0.8, 0.95)),
+        Measure(12, "matching with 10 000 rules against 10: time a request", "routing", (2, 1.3, 1.2), higher=False),
+        Measure(15, "bytes changed outside the selected values", "redacting", (0, 0, 0), higher=False, unit="bytes"),
+    )
+}
+
+#: Measures of the same module are taken in one go: they share its processes.
+MODULES: tuple[str, ...] = tuple(dict.fromkeys(measure.module for measure in MEASURES.values()))
+
+STANDINGS: tuple[str, ...] = ("below must", "must", "goal", "moonshot")
+
+
+def standing(measure: Measure, case: str, ratio: float | None) -> str:
+    """The highest level that ``ratio`` reaches, in words; "not measured" where there is none."""
+    if ratio is None:
+        return "not measured"
+    levels = measure.levels_of(case)
+    reached = [ratio >= level if measure.higher else ratio <= level for level in levels]
+    return STANDINGS[max((place + 1 for place, yes in enumerate(reached) if yes), default=0)]
+
+
+def modules_of(numbers: Sequence[int]) -> tuple[str, ...]:
+    """The modules that take these measures, in the order of the list."""
+    wanted = {MEASURES[number].module for number in numbers}
+    return tuple(name for name in MODULES if name in wanted)

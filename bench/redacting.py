@@ -1,0 +1,173 @@
+"""Measures 1, 4, 5 and 15: the whole program as an operator runs it, before an application, next to its peers."""
+
+import sys
+import tempfile
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench import exactness, peers
+from bench.measures import MEASURES
+from bench.ours import domicile
+from bench.processes import CACHE, ROOT, Running, Unavailable, free_port, started
+from bench.rounds import QUICK, Driver, Figures, Plan
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Everything that runs for these measures; a peer that cannot be had is a reason instead."""
+
+    driver: Driver
+    domicile: Running
+    nginx: Running | str
+    mitmproxy: Running | str
+    quick: bool
+
+
+def run(quick: bool = False, numbers: Collection[int] = (1, 4, 5, 15)) -> dict[str, Any]:
+    """Take these measures.
+
+    Raises:
+        Unavailable: our own command does not start.
+        Failed: an answer was wrong.
+    """
+    rows: list[Row] = []
+    notes: list[str] = []
+    with _standing(QUICK if quick else Plan(), quick=quick) as bench:
+        for number in sorted(numbers):
+            rows.extend(_TAKEN[number](bench, notes))
+    return {"rows": rows, "notes": list(dict.fromkeys(notes))}
+
+
+@contextmanager
+def _standing(plan: Plan, *, quick: bool) -> Iterator[Bench]:
+    """The application with every proxy before it. The vault lies on the disk of the checkout, not in memory."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CACHE, prefix="run-") as name, ExitStack() as stack:
+        folder = Path(name)
+        app = stack.enter_context(application(folder))
+        ours = stack.enter_context(domicile(app.port, folder))
+        yield Bench(
+            Driver(app, plan),
+            ours,
+            _peer(stack, lambda: peers.nginx(app.port, folder, install=not quick)),
+            _peer(stack, lambda: peers.mitmproxy(app.port, folder, install=not quick)),
+            quick,
+        )
+
+
+@contextmanager
+def application(folder: Path) -> Iterator[Running]:
+    """The application that every proxy stands before."""
+    port = free_port()
+    command = [sys.executable, str(ROOT / "bench" / "upstream_app.py"), str(port)]
+    with started("application", command, port, folder, proxy=False) as running:
+        yield running
+
+
+def _peer(stack: ExitStack, start: Callable[[], Any]) -> Running | str:
+    try:
+        running: Running = stack.enter_context(start())
+    except Unavailable as reason:
+        return str(reason)
+    return running
+
+
+def _rates(bench: Bench, notes: list[str], number: int, scenario: str, peer: Running | str) -> Iterator[Row]:
+    """Rows of a measure whose figure is requests a second."""
+    for connections, ours, theirs in _compared(bench, notes, scenario, peer):
+        yield {
+            "measure": number,
+            "case": f"{connections} connections",
+            "unit": "requests/s",
+            "ours": ours.rate,
+            "peer": theirs and theirs.rate,
+            "against": _AGAINST[number],
+            "ratio": theirs and ours.rate / theirs.rate,
+            "detail": _detail(ours, theirs),
+        }
+
+
+def _new_values(bench: Bench, notes: list[str]) -> Iterator[Row]:
+    return _rates(bench, notes, 1, "create", bench.mitmproxy)
+
+
+def _known_values(bench: Bench, notes: list[str]) -> Iterator[Row]:
+    return _rates(bench, notes, 4, "update", bench.nginx)
+
+
+def _pass_through(bench: Bench, notes: list[str]) -> Iterator[Row]:
+    for connections, ours, theirs in _compared(bench, notes, "read", bench.nginx):
+        peer = theirs and theirs.cpu_us
+        if ours.cpu_us is None:
+            notes.append("Processor time is read from /proc, which this machine does not have.")
+        yield {
+            "measure": 5,
+            "case": f"{connections} connections",
+            "unit": "CPU us/request",
+            "ours": ours.cpu_us,
+            "peer": peer,
+            "against": _AGAINST[5],
+            "ratio": ours.cpu_us / peer if ours.cpu_us and peer else None,
+            "detail": _detail(ours, theirs),
+        }
+
+
+def _exact(bench: Bench, notes: list[str]) -> Iterator[Row]:
+    count = 20 if bench.quick else 2000
+    wrong = exactness.bytes_changed(bench.domicile.port, bench.driver.app.port, count)
+    notes.append(f"Measure 15 sent {count} generated documents; each counts in both directions.")
+    yield {
+        "measure": 15,
+        "case": f"{count} documents",
+        "unit": "bytes",
+        "ours": wrong,
+        "peer": None,
+        "against": "what was sent",
+        "ratio": wrong,
+        "detail": "",
+    }
+
+
+def _compared(
+    bench: Bench, notes: list[str], scenario: str, peer: Running | str
+) -> Iterator[tuple[int, Figures, Figures | None]]:
+    """The figures of ours and of the peer at each number of connections."""
+    proxies = [bench.domicile]
+    if isinstance(peer, Running):
+        proxies.append(peer)
+    else:
+        notes.append(f"No figure of the peer: {peer}.")
+    for connections in bench.driver.plan.connections:
+        figures = bench.driver.compare(scenario, proxies, connections)
+        theirs = figures[1] if len(figures) > 1 else None
+        if not bench.quick and theirs is not None and (theirs.rest_busy or 0) > 0.9:
+            notes.append(
+                f"{proxies[1].name}, {scenario}, {connections} connections: the load and the application were the limit "
+                f"({theirs.rest_busy:.2f} cores busy beside the proxy); compare processor time, not requests/s."
+            )
+        yield connections, figures[0], theirs
+
+
+def _detail(ours: Figures, theirs: Figures | None) -> str:
+    """What stands beside the figure: latencies and processor time, ours / the peer's."""
+    both = [ours] if theirs is None else [ours, theirs]
+    said = ["p50 " + " / ".join(f"{one.p50_ms:.2f}" for one in both) + " ms"]
+    said.append("p99 " + " / ".join(f"{one.p99_ms:.2f}" for one in both) + " ms")
+    if ours.cpu_us is not None and theirs is not None and theirs.cpu_us is not None:
+        said.append(f"CPU {ours.cpu_us:.0f} / {theirs.cpu_us:.0f} us a request")
+    return ", ".join(said)
+
+
+_AGAINST = {1: "mitmproxy addon, dict in memory", 4: "nginx pass-through", 5: "nginx pass-through"}
+_TAKEN: dict[int, Callable[[Bench, list[str]], Iterator[Row]]] = {
+    1: _new_values,
+    4: _known_values,
+    5: _pass_through,
+    15: _exact,
+}
+assert set(_TAKEN) == {number for number, measure in MEASURES.items() if measure.module == "redacting"}

@@ -1,0 +1,118 @@
+"""The table: on the terminal while working, as ``docs/benchmarks.md`` when it is to be kept."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from bench.measures import MEASURES, STANDINGS, Measure, standing
+
+Row = Mapping[str, Any]
+
+_HEADINGS = ("#", "Measure", "Case", "Ours", "Peer", "Ratio", "must / goal / moonshot", "Reached")
+
+_PAGE = """\
+# Benchmarks
+
+What `make bench` measured on {date}. Written by `python -m bench --write`; change nothing here by hand.
+
+A ratio compares two programs that ran in turns on one machine in the same minutes, so it travels to other machines
+better than the absolute figures beside it. Every answer was looked at: one that is not 2xx, or lacks the value that was
+sent, fails the whole run, and so does a value that reaches the application through a redacting proxy.
+
+{table}
+
+{details}## The machine
+
+{machine}
+
+{notes}## Repeat it
+
+```
+make bench                     # everything, a few minutes; installs nginx and mitmproxy where they are absent
+make bench ARGS="1 4"          # a choice of measures
+make bench ARGS=--write        # everything, and this page anew
+make bench ARGS=--quick        # seconds; shows that the harness works, and says nothing about speed
+```
+
+Windows of 3 seconds after a warm-up of half a second, at 16 and at 64 connections, 5 interleaved rounds, medians. Load
+and application run beside the proxy under test, which has a core for itself where the machine has two. The vault is an
+SQLite file on disk; a request that creates a record is forwarded only after its commit is durable. The
+mitmproxy addon (`bench/mitm_addon.py`) does less: a dict in memory, no encryption, nothing survives the process.
+"""
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rows as a Markdown table with aligned columns, which reads well on a terminal too."""
+    lines = [_HEADINGS, *(_cells(row) for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(_HEADINGS))]
+    text = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
+    ]
+    text.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    return "\n".join(text)
+
+
+def page(rows: Sequence[Row], notes: Sequence[str], machine: Mapping[str, str]) -> str:
+    """The whole of ``docs/benchmarks.md``."""
+    return _PAGE.format(
+        date=datetime.now(UTC).date().isoformat(),
+        table=table(rows),
+        details=_section(
+            "Beside the ratios",
+            "Ours / the peer's, medians of the same windows.",
+            [f"- {line}" for line in details(rows)],
+        ),
+        machine="\n".join(f"- {name}: {value}" for name, value in machine.items()),
+        notes=_section("Notes of this run", "", [f"- {note}" for note in notes]),
+    )
+
+
+def below_must(rows: Sequence[Row]) -> list[str]:
+    """Every case that does not reach what it must, in words."""
+    return [
+        f"measure {row['measure']}, {row['case']}: {_ratio(MEASURES[row['measure']], row)}"
+        for row in rows
+        if standing(MEASURES[row["measure"]], row["case"], row["ratio"]) == STANDINGS[0]
+    ]
+
+
+def _section(title: str, words: str, lines: Sequence[str]) -> str:
+    if not lines:
+        return ""
+    return "\n".join([f"## {title}", "", *([words, ""] if words else []), *lines, "", ""])
+
+
+def details(rows: Sequence[Row]) -> list[str]:
+    """Latencies and processor times of the rows that have them, a line each."""
+    return [f"{row['measure']}, {row['case']}: {row['detail']}" for row in rows if row.get("detail")]
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    measure = MEASURES[row["measure"]]
+    levels = " / ".join(f"{level:g}" for level in measure.levels_of(row["case"]))
+    peer = "" if row["peer"] is None else f"{_number(row['peer'])} ({row['against']})"
+    return (
+        str(measure.number),
+        measure.title,
+        row["case"],
+        f"{_number(row['ours'])} {row['unit']}",
+        peer or f"not measured ({row['against']})" if measure.unit == "x" else row["against"],
+        _ratio(measure, row),
+        f"{levels} {measure.unit}",
+        standing(measure, row["case"], row["ratio"]),
+    )
+
+
+def _ratio(measure: Measure, row: Row) -> str:
+    if row["ratio"] is None:
+        return "–"
+    return f"{_number(row['ratio'])} {measure.unit}"
+
+
+def _number(value: float | None) -> str:
+    """Three digits that count, thousands apart."""
+    if value is None:
+        return "–"
+    if value == int(value) or abs(value) >= 100:
+        return f"{value:,.0f}".replace(",", " ")
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"

@@ -1,0 +1,105 @@
+"""What the load sends: one source of requests for each connection, by the name of its scenario."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import msgspec
+
+#: About 1 KB: five personal fields with one running number in each, and what an application sends besides.
+CONTACT = (
+    b'{"first_name": "Bench%09d", "last_name": "Marker%09d", "email": "b%09d@example.net", "phone": "+46700%09d", '
+    b'"street": "Long Street %09d", "vip": true, "score": 12.50, "ratio": 1.0e3, "source": "fair", "language": "sv", '
+    b'"consents": [{"topic": "news", "given": true, "at": "2026-01-31T10:00:00Z"}, {"topic": "calls", "given": false, '
+    b'"at": null}], "company": {"name": "North Wind Trading", "size": 250, "country": "se", "segments": ["retail", '
+    b'"wholesale", "export"]}, "notes": "'
+    + b"Met at the fair, asked for the price list of the next season. " * 8
+    + b'"}'
+)
+_WIDEST = 10**9
+
+#: Contacts that each connection creates before it updates them in turn.
+SEEDED = 8
+
+
+class Source(Protocol):
+    """Makes the requests of one connection."""
+
+    ready: bool  #: whether what must exist before measuring exists
+
+    def next(self) -> tuple[bytes, bytes]:
+        """The next request, and what the body of its answer must hold."""
+
+    def answered(self, body: bytes) -> None:
+        """The answer to the request before came."""
+
+
+def request(method: bytes, path: bytes, body: bytes = b"") -> bytes:
+    """A request as bytes on the wire."""
+    head = b"%b %b HTTP/1.1\r\nHost: bench.example.net\r\nAccept: application/json\r\nUser-Agent: bench\r\n" % (
+        method,
+        path,
+    )
+    if not body:
+        return head + b"\r\n"
+    return head + b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+class Creates:
+    """A new person with each request."""
+
+    ready = True
+
+    def __init__(self, numbers: Iterator[int]) -> None:
+        self._numbers = numbers
+
+    def next(self) -> tuple[bytes, bytes]:
+        n = next(self._numbers) % _WIDEST
+        return request(b"POST", b"/contacts", CONTACT % (n, n, n, n, n)), b"b%09d@example.net" % n
+
+    def answered(self, body: bytes) -> None:
+        """Nothing to remember."""
+
+
+class Updates:
+    """The same few people again and again, with the values they already have."""
+
+    def __init__(self, numbers: Iterator[int]) -> None:
+        self._new = [next(numbers) % _WIDEST for _ in range(SEEDED)]
+        self._pending: int | None = None
+        self._known: list[tuple[bytes, bytes]] = []
+        self._turns: Iterator[tuple[bytes, bytes]] = iter(())
+        self.ready = False
+
+    def next(self) -> tuple[bytes, bytes]:
+        if self._new:
+            self._pending = n = self._new.pop()
+            return request(b"POST", b"/contacts", CONTACT % (n, n, n, n, n)), b"b%09d@example.net" % n
+        return next(self._turns)
+
+    def answered(self, body: bytes) -> None:
+        if self._pending is None:
+            return
+        n, self._pending = self._pending, None
+        path = b"/contacts/%d" % msgspec.json.decode(body)["id"]
+        self._known.append((request(b"PUT", path, CONTACT % (n, n, n, n, n)), b"b%09d@example.net" % n))
+        self._turns = itertools.cycle(self._known)
+        self.ready = not self._new
+
+
+class Reads:
+    """One path that no rule names."""
+
+    ready = True
+
+    def __init__(self, _: Iterator[int]) -> None:
+        self._same = request(b"GET", b"/static/page"), b"x" * 1024
+
+    def next(self) -> tuple[bytes, bytes]:
+        return self._same
+
+    def answered(self, body: bytes) -> None:
+        """Nothing to remember."""
+
+
+SCENARIOS: dict[str, Callable[[Iterator[int]], Source]] = {"create": Creates, "update": Updates, "read": Reads}

@@ -1,0 +1,181 @@
+"""Measure 7: finding five values of a document and putting others in their place, by splicing and by parsing it all.
+
+Both sides start from the bytes of a body and end with the bytes of the new body, with the five old values in hand.
+"""
+
+import importlib
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from proxy.model.value import Value
+from proxy.redactor.codecs import json as codec
+from proxy.redactor.selectors import Selection
+from proxy.redactor.splice import splice
+
+FIELDS = ("first_name", "last_name", "email", "phone", "birth_date")
+TOKENS = ("Qm4tW9xBk2", "Zr7vN1cLp8", "kd82mfq1@t.invalid", "+49 30 55512346", "1971-11-23")
+SIZES = (("1 KB", 1_000), ("100 KB", 100_000), ("1 MB", 1_000_000))
+
+#: How long one side works on one document in a round, in seconds.
+_WINDOW = 0.2
+
+Swap = Callable[[bytes], tuple[bytes, list[str]]]
+
+
+def run(quick: bool = False) -> dict[str, Any]:
+    """Rows of measure 7, one for each size and peer."""
+    rows: list[dict[str, Any]] = []
+    notes = []
+    peers: list[tuple[str, Swap]] = [("json.loads + dumps", by_json)]
+    fast = _orjson()
+    if fast is None:
+        notes.append("Measure 7 against orjson was not taken: orjson is not installed.")
+    else:
+        peers.append(("orjson.loads + dumps", fast))
+    for case, size in SIZES:
+        body = document(size)
+        _agree(body, [swap for _, swap in peers])
+        figures = _medians(
+            body, [by_splice, *(swap for _, swap in peers)], 1 if quick else 9, 0.002 if quick else _WINDOW
+        )
+        rows.extend(
+            {
+                "measure": 7,
+                "case": case if name.startswith("json") else f"{case}, against orjson",
+                "unit": "us",
+                "ours": figures[0],
+                "peer": figure,
+                "against": name,
+                "ratio": figure / figures[0],
+            }
+            for (name, _), figure in zip(peers, figures[1:], strict=True)
+        )
+    return {"rows": rows, "notes": notes}
+
+
+def document(size: int) -> bytes:
+    """A contact with its orders, about ``size`` bytes long, as a browser's ``JSON.stringify`` writes it."""
+    contact: dict[str, Any] = {
+        "id": 4711,
+        "type": "contact",
+        "first_name": "Annelie",
+        "last_name": "Grünwald-Østergård",
+        "company": {"id": 12, "name": "Müller & Söhne", "city": "Köln", "employees": 240},
+        "email": "annelie.gruenwald@example.com",
+        "phone": "+49 30 90182755",
+        "tags": ["customer", "newsletter"],
+        "orders": [],
+        "note": 'Prefers mornings.\nSays: "call the office first".',
+        "vip": True,
+        "score": 0.8125,
+        "birth_date": "1980-02-29",
+    }
+    orders = contact["orders"]
+    length = len(_compact(contact))
+    number = 0
+    while length < size - 60:
+        number += 1
+        orders.append(_order(number))
+        length += len(_compact(orders[-1])) + 1
+    return _compact(contact)
+
+
+def _order(number: int) -> dict[str, Any]:
+    return {
+        "id": 100_000 + number,
+        "placed": f"2026-03-{number % 28 + 1:02}T09:{number % 60:02}:00Z",
+        "status": ("open", "paid", "sent")[number % 3],
+        "total": number * 7 % 1000 + 0.95,
+        "lines": [
+            {"sku": f"A-{number % 97:04}", "count": number % 5 + 1, "title": "Filter coffee, whole beans, 500 g"}
+        ],
+        "address": {"street": "Lindenallee 12", "city": "Köln", "code": "50667"},
+        "comment": None,
+    }
+
+
+def _compact(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+# ---------------------------------------------------------------------- the two ways
+
+_selection = Selection((), [(name,) for name in FIELDS])
+
+
+def by_splice(body: bytes) -> tuple[bytes, list[str]]:
+    old: list[str] = [""] * len(FIELDS)
+    edits = []
+    for leaf in _selection.find(body).objects[0].leaves:
+        value = codec.read(body[leaf.start : leaf.end])
+        if value is not None:
+            old[leaf.name] = value.text
+        edits.append((leaf.start, leaf.end, codec.write(Value(TOKENS[leaf.name]))))
+    return splice(body, edits), old
+
+
+def by_json(body: bytes) -> tuple[bytes, list[str]]:
+    parsed = json.loads(body)
+    old = [parsed[name] for name in FIELDS]
+    parsed.update(zip(FIELDS, TOKENS, strict=True))
+    return json.dumps(parsed).encode(), old
+
+
+def _orjson() -> Swap | None:
+    try:
+        orjson = importlib.import_module("orjson")
+    except ImportError:
+        return None
+
+    def by_orjson(body: bytes) -> tuple[bytes, list[str]]:
+        parsed = orjson.loads(body)
+        old = [parsed[name] for name in FIELDS]
+        parsed.update(zip(FIELDS, TOKENS, strict=True))
+        return orjson.dumps(parsed), old
+
+    return by_orjson
+
+
+# ---------------------------------------------------------------------- in turns
+
+
+def _agree(body: bytes, peers: list[Swap]) -> None:
+    """Every way has to find the same values and leave the same document."""
+    changed, old = by_splice(body)
+    for swap in peers:
+        theirs, theirs_old = swap(body)
+        if theirs_old != old or json.loads(theirs) != json.loads(changed):
+            raise AssertionError("the ways of replacing values do not agree")
+
+
+def _medians(body: bytes, swaps: list[Swap], rounds: int, window: float) -> list[float]:
+    """Microseconds a document for each way, medians of interleaved rounds."""
+    taken: list[list[float]] = [[] for _ in swaps]
+    for _ in range(rounds):
+        for swap, figures in zip(swaps, taken, strict=True):
+            figures.append(_timed(swap, body, window))
+    return [statistics.median(figures) for figures in taken]
+
+
+def _timed(swap: Swap, body: bytes, window: float) -> float:
+    count = 0
+    started = now = time.process_time()
+    while now - started < window:
+        for _ in _burst(len(body)):
+            swap(body)
+            count += 1
+        now = time.process_time()
+    return (now - started) / count * 1e6
+
+
+def _burst(size: int) -> Iterator[int]:
+    """So many documents between two looks at the clock that the clock does not count."""
+    return iter(range(max(1, 100_000 // size)))
+
+
+if __name__ == "__main__":
+    for row in run()["rows"]:
+        print(f"{row['case']:24} {row['ours']:9.1f} us  {row['peer']:9.1f} us {row['against']:22} {row['ratio']:5.1f}x")

@@ -1,0 +1,24 @@
+"""Domicile: a data-residency proxy with an embedded vault.
+
+One page to find your way; each room's own ``__init__`` says more:
+
+========================  =========================================================================
+``bootstrap``             settings in, running applications out; the only file that names engines
+``config``                settings file and environment, parsed once into frozen ``Settings``
+``cli``                   one file per command of ``domicile``
+``web``                   sockets and HTTP: the gateway, the upstream connection, the admin listener
+``demo``                  the contacts application and the two-view page of ``domicile demo``
+``redactor``              rules, routing, selectors, splicing: pure functions, no I/O
+``vault``                 the use cases on records: seal, stage, settle, reconcile, reap
+``tokenization``          value + key + options -> token, one file per family of shapes
+``storage``               engines for sealed rows; treated as untrusted
+``crypto``                AEAD, PRF, keysets and where keys come from; the only importer of cryptography
+``model``                 the nouns: schema, field, value, path; no I/O
+``telemetry``             every metric and log field, named in one table
+``clock`` ``errors``      the time port and the one error taxonomy
+========================  =========================================================================
+
+Imports point downwards only; ``make check`` proves it.
+"""
+
+__version__ = "0.1.0"

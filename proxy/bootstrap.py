@@ -1,0 +1,272 @@
+"""The composition root: settings in, running applications out. No other file names a concrete engine.
+
+Start order: rules, which are only read; then store and keys, which a first start makes; then listeners, so that a
+process that listens can serve. Every fault on the way is one ``VaultError`` whose sentence says what to do; nothing is
+left half-made.
+"""
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+
+from proxy.clock import Clock, system_clock
+from proxy.config import Keys, Settings
+from proxy.crypto.keyset import Keyset
+from proxy.crypto.sources import KeySource, open_source
+from proxy.errors import Code, VaultError
+from proxy.redactor.cases import parse_case
+from proxy.redactor.exchange.reload import Reloader
+from proxy.redactor.exchange.runtime import InForce, Runtime, join
+from proxy.redactor.exchange.trial import run_case
+from proxy.redactor.load import load
+from proxy.redactor.rules import RuleSet
+from proxy.storage import open_store
+from proxy.storage.base import Store
+from proxy.storage.hooks import Hooks
+from proxy.storage.sqlite_file import refuse_new
+from proxy.telemetry import logs
+from proxy.telemetry.metrics import Metrics
+from proxy.vault.janitor import pending
+from proxy.vault.vault import Vault, VaultOptions, has_keyset, new_vault, open_vault
+from proxy.web.admin import Check, admin_app
+from proxy.web.gateway import Gateway, GatewayOptions
+from proxy.web.journal import MetricsJournal
+from proxy.web.listening import listen
+
+_log = logs.logger("bootstrap")
+
+#: The environment that ``init`` makes and every record of the embedded vault belongs to.
+ENVIRONMENT = "default"
+
+#: Allocations between two looks of the cycle collector: requests make none, so it may look rarely.
+_COLLECT = (50_000, 20, 50)
+
+#: Seconds between two rounds of the janitor; expiry is exact without it.
+_UPKEEP = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """What the demo and tests change without touching a rule file: application addresses by endpoint name."""
+
+    upstreams: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class Running:
+    """A started instance: where it listens, and what is in force."""
+
+    proxy: str  #: ``host:port``
+    admin: str
+    rules: InForce
+    vault: Vault
+    reloader: Reloader
+    gateway: Gateway
+
+
+def key_source(keys: Keys) -> KeySource:
+    """The key source that the settings name."""
+    return open_source(keys.uri)
+
+
+async def open_embedded(settings: Settings, hooks: Hooks | None = None) -> Store:
+    """The store of the settings; the data folder and the file are made where they are missing."""
+    return await open_store(f"{settings.store.engine}:///{settings.store.path}", hooks)
+
+
+async def prepare(settings: Settings) -> bool:
+    """Make data folder, store, master key and keyset where they are missing; whether anything was made. Idempotent.
+
+    A store that already belongs to a key never gets another one: a missing key file must be restored.
+    """
+    store, made = await _open_with_key(settings)
+    try:
+        await open_vault(store, key_source(settings.keys), system_clock, _unobserved, _vault_options(settings))
+    finally:
+        await store.close()
+    return made
+
+
+async def _open_with_key(settings: Settings, hooks: Hooks | None = None) -> tuple[Store, bool]:
+    """The open store, its master key being there; and whether one of them was made just now."""
+    source = key_source(settings.keys)
+    fresh = not settings.store.path.exists()
+    if fresh and (source.exists() or settings.keys.source != "file"):
+        source.load()  # a key that is no good, or that cannot be made here, is told before a store is made
+    store = await open_embedded(settings, hooks)
+    try:
+        missing = not source.exists()
+        if missing:
+            await _refuse_lost_key(settings, store)
+            source.create()
+    except BaseException:
+        await store.close()
+        raise
+    return store, fresh or missing
+
+
+async def _refuse_lost_key(settings: Settings, store: Store) -> None:
+    if await has_keyset(store, ENVIRONMENT):
+        raise VaultError(
+            Code.BAD_KEYS,
+            f"The key that opens {settings.store.path} is missing: restore {settings.keys.place} from its backup. "
+            "A new key could not read what the vault holds, so none was made.",
+        )
+
+
+def check_keys(settings: Settings) -> None:
+    """Raise what a start would say of the key; a key file that is missing before the first start will be made by it."""
+    source = key_source(settings.keys)
+    if source.exists() or settings.keys.source != "file":
+        source.load()
+
+
+def check_store(settings: Settings) -> None:
+    """Raise what a start would say of the store and whether key and store belong together. Makes nothing."""
+    if settings.store.path.exists():
+        asyncio.run(_check_store(settings))
+    else:
+        refuse_new(settings.store.path)
+
+
+async def _check_store(settings: Settings) -> None:
+    source = key_source(settings.keys)
+    store = await open_embedded(settings)
+    try:
+        if not source.exists():
+            await _refuse_lost_key(settings, store)
+        elif await has_keyset(store, ENVIRONMENT):
+            await open_vault(store, source, system_clock, _unobserved, _vault_options(settings))
+    finally:
+        await store.close()
+
+
+def load_rules(settings: Settings, overrides: Overrides | None = None) -> RuleSet:
+    """The rule set of the settings' folder or file, whole. Raises ``VaultError(BAD_RULES)`` with every fault."""
+    rules = load(settings.rules)
+    return rules if overrides is None else _redirected(rules, overrides.upstreams)
+
+
+async def try_rules(rules: RuleSet) -> dict[str, list[str]]:
+    """Run the rule files' own tests, each on a fresh vault in memory: test name -> what does not hold."""
+    results: dict[str, list[str]] = {}
+    for test in rules.tests:
+        store = await open_store("memory:")
+        vault = new_vault(Keyset.create("trial"), store, system_clock, _unobserved, VaultOptions("trial", "SE", 1))
+        results[f"{test.endpoint}: {test.name}"] = await run_case(await join(rules, vault, Metrics()), parse_case(test))
+    return results
+
+
+@asynccontextmanager
+async def running(
+    settings: Settings, overrides: Overrides | None = None, clock: Clock = system_clock
+) -> AsyncIterator[Running]:
+    """A whole instance, listening; everything is drained and closed when the block ends."""
+    metrics = Metrics()
+    hooks = Hooks(lambda _size, seconds: metrics.buckets("domicile_vault_commit_seconds").observe(seconds))
+    async with AsyncExitStack() as stack:
+        rules = load_rules(settings, overrides)
+        store, _ = await _open_with_key(settings, hooks)
+        stack.push_async_callback(store.close)
+        metrics.watch("domicile_vault_writer_queue", lambda: float(hooks.waiting()))
+        vault = await open_vault(store, key_source(settings.keys), clock, _observer(metrics), _vault_options(settings))
+        in_force = InForce(await join(rules, vault, metrics))
+        journal = MetricsJournal(metrics, rules)
+
+        async def adopt(fresh: RuleSet) -> Runtime:
+            runtime = await join(fresh, vault, metrics)
+            journal.announce(fresh)
+            return runtime
+
+        reloader = Reloader(settings.rules, lambda: load_rules(settings, overrides), adopt, in_force, metrics)
+        gateway = Gateway(in_force, journal, GatewayOptions.of(settings.upstream, metrics))
+        stack.push_async_callback(gateway.close)
+        started = Running("", "", in_force, vault, reloader, gateway)
+        checks = {"rules": reloader.check, "vault": _vault_check(vault)}
+        started.admin = await stack.enter_async_context(
+            listen("admin", settings.listen.admin, admin_app(checks, metrics.render))
+        )
+        started.proxy = await stack.enter_async_context(listen("proxy", settings.listen.proxy, gateway.server))
+        for work in (reloader.watch(), vault.run_upkeep(_UPKEEP, _report), _measure(vault, metrics)):
+            stack.push_async_callback(_cancel, asyncio.create_task(work))
+        gc.collect()
+        gc.set_threshold(*_COLLECT)
+        gc.freeze()  # what lives as long as the process need not be looked at again by the collector
+        yield started
+
+
+# ---------------------------------------------------------------------- parts
+
+
+def _vault_options(settings: Settings) -> VaultOptions:
+    return VaultOptions(ENVIRONMENT, settings.country.upper(), settings.pending.keep)
+
+
+def _unobserved(_event: str, _schema: str, _count: int) -> None:
+    """Nobody counts while things are being prepared."""
+
+
+def _observer(metrics: Metrics) -> Callable[[str, str, int], None]:
+    def observe(event: str, schema: str, count: int) -> None:
+        metrics.cell("domicile_vault_events_total", schema, event).value += count
+        if event in _TOLD:
+            _log.warning(_TOLD[event], entity=schema, count=count)
+
+    return observe
+
+
+#: Events that somebody on call has to know of, as log lines.
+_TOLD = {
+    "reaped": "writes that no answer ever settled were dropped after pending.keep",
+    "unopenable": "a sealed record does not open: it was changed, moved, or sealed under another key",
+    "shape_full": "a token shape is nearly full: give the field a larger one",
+    "late": "the vault could not be written after the application had answered; settling is tried again",
+    "unrestored": "the vault could not be read: answers pass with tokens in place of values",
+}
+
+
+def _report(error: VaultError) -> None:
+    _log.error("upkeep of the vault failed and will be tried again", code=error.code, text=error.message)
+
+
+def _vault_check(vault: Vault) -> Check:
+    async def check() -> str | None:
+        try:
+            await pending(tuple(vault.collections()))
+        except VaultError as error:
+            return error.message
+        return None
+
+    return check
+
+
+async def _measure(vault: Vault, metrics: Metrics) -> None:
+    """Keep the gauges of records and pending writes fresh."""
+    while True:
+        collections = {item.name: item for item in vault.collections()}
+        for schema, (rows, waiting, staged) in (await pending(tuple(collections.values()))).items():
+            for state, count in (("live", rows - waiting), ("pending", waiting), ("staged", staged)):
+                metrics.cell("domicile_records", schema, state).value = count
+            for field, ratio in collections[schema].fill(rows).items():
+                metrics.cell("domicile_shape_fill_ratio", schema, field).value = ratio
+        await asyncio.sleep(_UPKEEP)
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def _redirected(rules: RuleSet, upstreams: Mapping[str, str]) -> RuleSet:
+    """The rule set with other application addresses; for the demo, which looks for free ports itself."""
+    endpoints = {
+        id(endpoint): replace(endpoint, upstream=upstreams.get(endpoint.name, endpoint.upstream))
+        for endpoint in rules.endpoints
+    }
+    return replace(
+        rules,
+        endpoints=tuple(endpoints.values()),
+        operations=tuple(replace(item, endpoint=endpoints[id(item.endpoint)]) for item in rules.operations),
+    )

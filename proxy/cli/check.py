@@ -1,0 +1,81 @@
+"""``domicile check``: every fault of what a start would need, at once, without listening.
+
+Settings come first, for without them nothing else can be found. The other parts stand in ``PARTS``; each looks at the
+settings it is given and raises ``VaultError``, and one part's fault does not hide another's.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from proxy.cli import output
+from proxy.cli.command import FAULT, OK, Arguments, Command
+from proxy.config import Settings, load
+from proxy.errors import VaultError
+
+Part = Callable[[Settings], None]
+
+
+def _rules(settings: Settings) -> None:
+    from proxy.bootstrap import load_rules
+
+    load_rules(settings)
+
+
+def _keys(settings: Settings) -> None:
+    from proxy.bootstrap import check_keys
+
+    check_keys(settings)
+
+
+def _store(settings: Settings) -> None:
+    from proxy.bootstrap import check_store
+
+    check_store(settings)
+
+
+#: What is looked at after the settings, by name, in this order.
+PARTS: Final[dict[str, Part]] = {"rules": _rules, "keys": _keys, "store": _store}
+
+
+def run(arguments: Arguments) -> int:
+    """Exit status 0 when everything is in order."""
+    faults = look(lambda: load(arguments.config, os.environ), PARTS)
+    names = ["settings", *PARTS]
+    data = {name: output.fault(faults[name]) if name in faults else None for name in names if _looked(name, faults)}
+    text = "\n".join(line for name in data for line in _lines(name, faults.get(name)))
+    output.show({"ok": not faults, "faults": data}, text, as_json=arguments.json)
+    return FAULT if faults else OK
+
+
+def look(settings: Callable[[], Settings], parts: Mapping[str, Part]) -> dict[str, VaultError]:
+    """The fault of each part that has one; of the settings alone where they have one."""
+    try:
+        loaded = settings()
+    except VaultError as error:
+        return {"settings": error}
+    faults: dict[str, VaultError] = {}
+    for name, part in parts.items():
+        try:
+            part(loaded)
+        except VaultError as error:
+            faults[name] = error
+    return faults
+
+
+def _looked(name: str, faults: Mapping[str, Any]) -> bool:
+    return name == "settings" or "settings" not in faults
+
+
+def _lines(name: str, error: VaultError | None) -> list[str]:
+    if error is None:
+        return [f"{name}: in order"]
+    return [f"{name}: {error.message}", *output.lines(error.details)]
+
+
+COMMAND: Final = Command(
+    summary="Look at settings, rules, keys and store and name every fault; listens nowhere.",
+    example="domicile check --config domicile.yaml",
+    run=run,
+    data=True,
+)

@@ -1,0 +1,99 @@
+"""What a subcommand is, and how the command line becomes a call of one.
+
+A file of this room exports ``COMMAND``; this file builds the argparse tree from the registry, gives every subcommand
+``--help`` with an example and ``--config``, and turns a ``VaultError`` into its text and exit status 1.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from proxy import __version__
+from proxy.cli import output
+from proxy.errors import VaultError
+
+OK: Final = 0
+FAULT: Final = 1  #: a fault that the command names
+USAGE: Final = 2  #: wrong usage, as argparse has it
+INTERRUPTED: Final = 130  #: Ctrl-C, as shells have it
+
+Arguments = argparse.Namespace
+
+
+def _no_arguments(_parser: argparse.ArgumentParser) -> None:
+    """Most commands take the common options alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One subcommand (with ``run``) or a group of them (with ``children``)."""
+
+    summary: str  #: one line for the list of commands, a sentence
+    example: str  #: a whole command line that works
+    run: Callable[[Arguments], int] | None = None  #: does it and answers the exit status
+    arguments: Callable[[argparse.ArgumentParser], None] = _no_arguments  #: adds its own arguments
+    data: bool = False  #: prints data, and so takes ``--json``
+    children: Mapping[str, "Command"] = field(default_factory=dict)
+
+
+def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
+    """The whole argparse tree of these commands."""
+    top = argparse.ArgumentParser(
+        prog="domicile",
+        description="A data-residency proxy with an embedded vault.",
+        epilog="Start with: domicile demo" if "demo" in commands else None,
+        allow_abbrev=False,
+    )
+    top.add_argument("--version", action="version", version=f"domicile {__version__}")
+    _grow(top, commands)
+    return top
+
+
+def execute(commands: Mapping[str, Command], argv: Sequence[str] | None) -> int:
+    """Parse and run. Never raises for what an operator can cause."""
+    try:
+        arguments = parser(commands).parse_args(argv)
+    except SystemExit as stop:  # argparse has printed its help or the usage already
+        return stop.code if isinstance(stop.code, int) else USAGE
+    run: Callable[[Arguments], int] | None = arguments.run
+    if run is None:
+        arguments.parser.print_help(sys.stderr)
+        return USAGE
+    try:
+        status = run(arguments)
+        sys.stdout.flush()
+        return status
+    except VaultError as error:
+        output.complain(error, as_json=getattr(arguments, "json", False))
+        return FAULT
+    except BrokenPipeError:  # the reader of a pipe went away; nothing is left to tell it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAULT
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _grow(parent: argparse.ArgumentParser, commands: Mapping[str, Command]) -> None:
+    parent.set_defaults(run=None, parser=parent)
+    branches = parent.add_subparsers(title="commands", metavar="COMMAND")
+    for name, command in commands.items():
+        branch = branches.add_parser(
+            name,
+            help=command.summary,
+            description=command.summary,
+            epilog=f"example:\n  {command.example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        if command.children:
+            _grow(branch, command.children)
+            continue
+        branch.set_defaults(run=command.run, parser=branch)
+        branch.add_argument("--config", metavar="FILE", type=Path, help="settings file (default: domicile.yaml here)")
+        if command.data:
+            branch.add_argument("--json", action="store_true", help="print JSON")
+        command.arguments(branch)

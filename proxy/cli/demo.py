@@ -1,0 +1,163 @@
+"""``domicile demo``: a sample application, the proxy before it, the vault, and a page that shows both views."""
+
+import argparse
+import os
+import socket
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from proxy.cli.command import OK, Arguments, Command
+from proxy.config import Address, Settings, load
+from proxy.config.environment import variable
+from proxy.config.table import SETTINGS
+from proxy.errors import Code, VaultError
+
+_HOST: Final = "127.0.0.1"
+_RULES: Final = Path("rules/contacts.yaml")
+
+_TEXT: Final = """
+  Domicile is running. Open the first address in a browser:
+
+    both views, side by side      {page}
+    the application, for people   {proxy}/contacts
+    the application, by itself    {application}/contacts
+
+  Or ask both sides in another terminal, and add somebody:
+
+    curl -s {proxy}/api/contacts
+    curl -s {application}/api/contacts
+    curl -s {proxy}/api/contacts -H 'Content-Type: application/json' -d '{{"first_name": "Edith", "last_name": "Holm"}}'
+
+  Edit {rules} and save: the proxy follows within a second.
+  Everything stays in {data} for the next start. Ctrl-C stops.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Where the demo listens: the usual ports, or free ones where those are taken."""
+
+    page: int
+    proxy: int
+    admin: int
+    application: int
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Where the demo keeps its data, and which port it asks for first."""
+    parser.add_argument("--data", metavar="FOLDER", type=Path, default=Path("demo-data"), help="default: ./demo-data")
+    parser.add_argument(
+        "--port", type=_port, default=8090, help="port of the two-view page (default: 8090, or a free one)"
+    )
+
+
+def run(arguments: Arguments) -> int:
+    """Run until Ctrl-C. Started again, it finds the people of last time."""
+    if not _RULES.is_file():
+        raise VaultError(
+            Code.BAD_RULES, f"The demo uses {_RULES}: start it in the folder that Domicile was cloned into."
+        )
+    try:
+        return _run(arguments)
+    except VaultError as error:
+        if error.code is not Code.PORT_IN_USE:
+            raise
+    return _run(arguments)  # another program was quicker to take a port that was free just now
+
+
+def _run(arguments: Arguments) -> int:
+    from proxy.cli.process import run_on_uvloop
+    from proxy.telemetry import logs
+
+    ports = free_ports((arguments.port, 8080, 8082, 3000))
+    settings = _settings(arguments, ports)
+    logs.configure(logs.Style("warning", "text", strict=False))
+    return run_on_uvloop(demo(settings, ports))
+
+
+def _settings(arguments: Arguments, ports: Ports) -> Settings:
+    """The settings of a demo: its vault is always its own, whatever else this machine serves."""
+    own = {
+        "data": str(arguments.data),
+        "store": SETTINGS["store"].default,
+        "keys": SETTINGS["keys"].default,
+        "rules": str(_RULES),
+        "listen.proxy": f"{_HOST}:{ports.proxy}",
+        "listen.admin": f"{_HOST}:{ports.admin}",
+    }
+    return load(arguments.config, {**os.environ, **{variable(name): text for name, text in own.items()}})
+
+
+async def demo(settings: Settings, ports: Ports) -> int:
+    """Start everything, say where to look, wait for Ctrl-C."""
+    from proxy.bootstrap import Overrides, running
+    from proxy.cli.process import stop_signal
+    from proxy.demo.contacts import STORE, contacts_app
+    from proxy.demo.samples import plant
+    from proxy.demo.twoviews import Links, twoviews_app
+    from proxy.web.listening import listen
+
+    links = Links(
+        proxy=f"http://{_HOST}:{ports.proxy}",
+        application=f"http://{_HOST}:{ports.application}",
+        admin=f"http://{_HOST}:{ports.admin}",
+        rules=str(_RULES),
+    )
+    stop = stop_signal()
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(running(settings, Overrides({"contacts": links.application})))
+        contacts = contacts_app(settings.data / "contacts.json")
+        await stack.enter_async_context(listen("application", Address(_HOST, ports.application), contacts))
+        await plant(links.proxy)
+        views = twoviews_app(links, contacts[STORE])
+        await stack.enter_async_context(listen("page", Address(_HOST, ports.page), views))
+        print(
+            _TEXT.format(
+                page=f"http://{_HOST}:{ports.page}",
+                proxy=links.proxy,
+                application=links.application,
+                rules=links.rules,
+                data=settings.data,
+            ),
+            flush=True,
+        )
+        await stop
+    print("\n  Stopped; make demo (or domicile demo) goes on where you left.", flush=True)
+    return OK
+
+
+def free_ports(wanted: tuple[int, int, int, int]) -> Ports:
+    """The wanted ports of 127.0.0.1 in the order of ``Ports``, each replaced by a free one when somebody has it."""
+    taken: set[int] = set()
+    return Ports(*(_free(port, taken) for port in wanted))
+
+
+def _free(wanted: int, taken: set[int]) -> int:
+    for port in (wanted, 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((_HOST, port))
+            except OSError:
+                continue
+            found = int(probe.getsockname()[1])
+            if found not in taken:
+                taken.add(found)
+                return found
+    raise VaultError(Code.PORT_IN_USE, f"No free port was found on {_HOST}: stop a program that uses many of them.")
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 <= int(text) <= 65_535):
+        raise argparse.ArgumentTypeError("a port is a whole number from 0 to 65535")
+    return int(text)
+
+
+COMMAND: Final = Command(
+    summary="See it work: a sample application, the proxy and the vault, and a page that shows both views.",
+    example="domicile demo",
+    run=run,
+    arguments=arguments,
+)

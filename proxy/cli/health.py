@@ -1,0 +1,86 @@
+"""``domicile health``: ask a running instance how it is, for container probes and scripts."""
+
+import argparse
+import http.client
+import os
+import urllib.parse
+from typing import Final
+
+from proxy.cli import output
+from proxy.cli.command import FAULT, OK, Arguments, Command
+from proxy.config import load
+
+_WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # recognised here, not listened at
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    asked = parser.add_mutually_exclusive_group()
+    asked.add_argument("--url", type=_http, metavar="URL", help="what to ask (default: the admin listener's /healthz)")
+    asked.add_argument("--ready", action="store_true", help="ask /readyz: whether requests should be sent here now")
+    parser.add_argument(
+        "--timeout", type=_seconds, default=3.0, metavar="SECONDS", help="longest wait for the answer (default: 3)"
+    )
+
+
+def run(arguments: Arguments) -> int:
+    """Exit status 0 when the answer is 200."""
+    url: str = arguments.url or _own(arguments)
+    status, text = ask(url, arguments.timeout)
+    healthy = status == 200
+    output.show({"healthy": healthy, "url": url, "status": status}, f"{url}: {text}", as_json=arguments.json)
+    return OK if healthy else FAULT
+
+
+def ask(url: str, timeout: float) -> tuple[int | None, str]:
+    """The status of the answer, ``None`` without one, and a text for people. ``timeout`` in seconds, for each wait."""
+    parts = urllib.parse.urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=timeout)
+    try:
+        connection.request("GET", f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}")
+        answer = connection.getresponse()
+    except TimeoutError:
+        return None, f"no answer within {timeout:g} s"
+    except OSError as error:
+        return None, f"no answer ({error.strerror or 'the name is not known'}): is the service running, and there?"
+    except http.client.HTTPException:
+        return None, "what answers there does not speak HTTP"
+    finally:
+        connection.close()
+    return answer.status, f"{answer.status} {answer.reason}"
+
+
+def _own(arguments: Arguments) -> str:
+    """The address of the admin listener of the settings, as seen from this machine."""
+    admin = load(arguments.config, os.environ).listen.admin
+    here = admin._replace(host=_WILDCARDS.get(admin.host, admin.host))
+    return f"http://{here}/{'readyz' if arguments.ready else 'healthz'}"
+
+
+def _http(text: str) -> str:
+    parts = urllib.parse.urlsplit(text)
+    try:
+        whole = parts.scheme == "http" and bool(parts.hostname) and parts.port != 0 and min(text) > " "
+    except ValueError:
+        whole = False
+    if not whole:
+        raise argparse.ArgumentTypeError("write a whole address, such as http://127.0.0.1:8082/healthz")
+    return text
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0
+    if not 0 < seconds <= 3600:
+        raise argparse.ArgumentTypeError("write a number of seconds above 0, such as 3")
+    return seconds
+
+
+COMMAND: Final = Command(
+    summary="Ask a running instance whether it is well; the exit status tells.",
+    example="domicile health --url http://127.0.0.1:8082/readyz",
+    run=run,
+    arguments=_arguments,
+    data=True,
+)

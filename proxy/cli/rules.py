@@ -1,0 +1,139 @@
+"""``domicile rules``: check, test, explain and describe rule files. None of it needs a vault, keys or a network."""
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from proxy.cli import output
+from proxy.cli.command import FAULT, OK, Arguments, Command
+from proxy.config import load as load_settings
+
+
+def check(arguments: Arguments) -> int:
+    """Load the rules; a fault ends with status 1 and its places, a warning does not."""
+    from proxy.redactor.load import load
+
+    rules = load(rules_path(arguments))
+    data: dict[str, Any] = {
+        "ok": True,
+        "version": rules.version,
+        "endpoints": [endpoint.name for endpoint in rules.endpoints],
+        "operations": [operation.label for operation in rules.operations],
+        "tests": len(rules.tests),
+        "warnings": list(rules.warnings),
+    }
+    counts = (
+        f"endpoints {len(rules.endpoints)}, entities {len(rules.entities)}, operations {len(rules.operations)}, "
+        f"tests {len(rules.tests)}"
+    )
+    lines = [f"rules {rules.version} are in order: {counts}", *(f"  warning: {text}" for text in rules.warnings)]
+    output.show(data, "\n".join(lines), as_json=arguments.json)
+    return OK
+
+
+def test(arguments: Arguments) -> int:
+    """Run the tests that stand in the rule files, against a vault in memory; status 1 when one does not hold."""
+    import asyncio
+
+    from proxy.bootstrap import try_rules
+    from proxy.redactor.load import load
+
+    rules = load(rules_path(arguments))
+    results = asyncio.run(try_rules(rules))
+    failed = sum(1 for problems in results.values() if problems)
+    data = {"ok": not failed, "tests": [{"name": name, "problems": problems} for name, problems in results.items()]}
+    lines: list[str] = []
+    for name, problems in results.items():
+        lines.append(f"{'FAILED' if problems else 'holds '}  {name}")
+        lines.extend(f"          {problem}" for problem in problems)
+    lines.append(f"{len(results)} tests, {failed} failed")
+    output.show(data, "\n".join(lines), as_json=arguments.json)
+    return FAULT if failed else OK
+
+
+def explain(arguments: Arguments) -> int:
+    """Print the effective rule of one request."""
+    from proxy.redactor import explain as effective
+    from proxy.redactor.load import load
+
+    rules = load(rules_path(arguments))
+    found = effective.find(rules, arguments.method, arguments.path, arguments.host)
+    data = effective.as_data(*found)
+    output.show(data, effective.as_text(data), as_json=arguments.json)
+    return OK
+
+
+def schema(arguments: Arguments) -> int:
+    """Print the JSON Schema of the language, or its reference as Markdown."""
+    import json
+
+    from proxy.redactor.jsonschema import rule_schema
+    from proxy.redactor.reference import reference
+
+    if arguments.markdown:
+        output.show({"markdown": reference()}, reference(), as_json=arguments.json)
+    else:
+        described = rule_schema()
+        output.show(described, json.dumps(described, indent=2, ensure_ascii=False), as_json=arguments.json)
+    return OK
+
+
+def rules_path(arguments: Arguments) -> Path:
+    """The file or folder named on the command line, else the one of the settings."""
+    named: Path | None = arguments.rules
+    return named if named is not None else load_settings(arguments.config, os.environ).rules
+
+
+def rules_argument(parser: argparse.ArgumentParser) -> None:
+    """The rules that a subcommand is about, as its one argument."""
+    parser.add_argument(
+        "rules", metavar="RULES", nargs="?", type=Path, help="rule file or folder (default: that of the settings)"
+    )
+
+
+def _request_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rules", type=Path, help="rule file or folder (default: that of the settings)")
+    parser.add_argument("--host", default="", help="host name of the request, where endpoints are told apart by it")
+    parser.add_argument("method", metavar="METHOD", help="method of the request, e.g. POST")
+    parser.add_argument("path", metavar="PATH", help="path of the request, e.g. /contacts/17, or a template of a rule")
+
+
+def _schema_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--markdown", action="store_true", help="print the reference of all keys as Markdown instead")
+
+
+COMMAND: Final = Command(
+    summary="Check, test and explain rule files.",
+    example="domicile rules check",
+    children={
+        "check": Command(
+            summary="Load the rules and name every fault by file, line and column.",
+            example="domicile rules check rules/contacts.yaml",
+            run=check,
+            arguments=rules_argument,
+            data=True,
+        ),
+        "test": Command(
+            summary="Run the tests that stand in the rule files; needs no network, no keys and no application.",
+            example="domicile rules test rules/contacts.yaml",
+            run=test,
+            arguments=rules_argument,
+            data=True,
+        ),
+        "explain": Command(
+            summary="Show the effective rule of a request, with every default filled in.",
+            example="domicile rules explain POST /api/contacts",
+            run=explain,
+            arguments=_request_arguments,
+            data=True,
+        ),
+        "schema": Command(
+            summary="Print the JSON Schema of the rule language, so that editors complete and check rule files.",
+            example="domicile rules schema",
+            run=schema,
+            arguments=_schema_arguments,
+            data=True,
+        ),
+    },
+)

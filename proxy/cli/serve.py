@@ -1,0 +1,54 @@
+"""``domicile serve``: the listeners, until SIGTERM or Ctrl-C."""
+
+import os
+from typing import Final
+
+from proxy.cli.command import OK, Arguments, Command
+from proxy.config import Settings, load
+
+#: Seconds that requests under way are given to finish after SIGTERM; Kubernetes allows 30 by default.
+_DRAIN: Final = 20.0
+
+
+def run(arguments: Arguments) -> int:
+    """Serve until told to stop; exit status 0 after a clean end."""
+    settings = load(arguments.config, os.environ)
+    from proxy.cli.process import run_on_uvloop
+    from proxy.telemetry import logs
+
+    logs.configure(logs.Style(settings.log.level, settings.log.format, strict=False))
+    return run_on_uvloop(serve(settings))
+
+
+async def serve(settings: Settings) -> int:
+    """Start, wait for a signal, drain, stop."""
+    import asyncio
+    import signal
+
+    from proxy.bootstrap import running
+    from proxy.cli.process import stop_signal
+    from proxy.telemetry import logs
+
+    log = logs.logger("serve")
+    stop = stop_signal()
+    reloads: set[asyncio.Task[bool]] = set()  # a task that nobody holds may vanish before it is done
+    async with running(settings) as started:
+
+        def reload() -> None:
+            task = asyncio.create_task(started.reloader.reload())
+            reloads.add(task)
+            task.add_done_callback(reloads.discard)
+
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
+        await stop
+        log.info("stopping: requests under way may finish")
+        await started.gateway.drain(_DRAIN)
+    log.info("stopped")
+    return OK
+
+
+COMMAND: Final = Command(
+    summary="Serve: the redacting proxy and the admin listener, until SIGTERM or Ctrl-C.",
+    example="domicile serve --config domicile.yaml",
+    run=run,
+)

@@ -1,0 +1,36 @@
+"""The clock port: one source of time, so that tests own it.
+
+All instants inside the program are whole milliseconds since the Unix epoch, UTC.
+"""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+#: A clock is any callable that tells the present in milliseconds since the Unix epoch.
+Clock = Callable[[], int]
+
+
+def system_clock() -> int:
+    """The machine's wall clock in milliseconds since the Unix epoch, UTC."""
+    return time.time_ns() // 1_000_000
+
+
+def to_wire(instant: int) -> str:
+    """An instant as the interface writes it: ``YYYY-MM-DDThh:mm:ss.sssZ`` (ISO 8601, UTC)."""
+    moment = datetime.fromtimestamp(instant / 1000, UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{instant % 1000:03d}Z"
+
+
+class ManualClock:
+    """A clock that moves only when told to; ships beside the port so that every test can own time."""
+
+    def __init__(self, now: int = 1_700_000_000_000) -> None:
+        self.now = now
+
+    def __call__(self) -> int:
+        return self.now
+
+    def advance(self, milliseconds: int) -> None:
+        """Move forward by so many milliseconds."""
+        self.now += milliseconds

@@ -1,0 +1,46 @@
+"""Environment variables → settings: ``DOMICILE__LISTEN__PROXY`` is ``listen.proxy``."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from proxy.config.document import Given
+from proxy.config.table import SECTIONS, SETTINGS, members, nearest
+from proxy.errors import Detail
+
+#: Every variable that begins so is a setting, known or not. Two underscores, because an orchestrator makes variables
+#: of its own for a service of that name (``DOMICILE_SERVICE_HOST``).
+PREFIX: Final = "DOMICILE__"
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting."""
+    return PREFIX + name.upper().replace(".", "__")
+
+
+def read(environ: Mapping[str, str]) -> tuple[dict[str, Given], list[Detail]]:
+    """The settings that an environment holds, by dotted name, and the faults among them, in order of the alphabet."""
+    given: dict[str, Given] = {}
+    faults: list[Detail] = []
+    for written in sorted(environ):
+        if not written.startswith(PREFIX):
+            continue
+        name = written.removeprefix(PREFIX).lower().replace("__", ".")
+        text = environ[written]
+        if fault := _fault(written, name, text):
+            faults.append(Detail(written, fault))
+        else:
+            given[name] = Given(text, written)
+    return given, faults
+
+
+def _fault(written: str, name: str, text: str) -> str | None:
+    if name in SECTIONS:
+        first = members(name)[0]
+        return f"{name} has members: set each, such as {variable(f'{name}.{first}')}"
+    if name not in SETTINGS:
+        return f"{name} is not a setting: {nearest(name)}"
+    if written != variable(name):
+        return f"write it in capital letters: {variable(name)}"
+    if not text:
+        return f"the variable is empty: write {SETTINGS[name].form}, or unset it"
+    return None

@@ -1,0 +1,104 @@
+"""Settings file, environment and defaults → ``Settings``, or one ``VaultError`` that lists every fault."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from proxy.config import environment
+from proxy.config.document import Document, Given
+from proxy.config.settings import Listen, Log, Pending, Settings, Upstream
+from proxy.config.table import SETTINGS
+from proxy.errors import Code, Detail, VaultError
+
+#: Read from the current folder where no other file is named and it is there.
+DEFAULT_FILE: Final = Path("domicile.yaml")
+
+
+def load(file: Path | None, environ: Mapping[str, str]) -> Settings:
+    """Read the settings; the environment counts before the file, the file before the defaults.
+
+    ``file`` is the one an operator named, and must be there; ``None`` takes ``domicile.yaml`` where present.
+    Raises ``VaultError`` with ``Code.BAD_SETTINGS`` and one detail per fault.
+    """
+    written, faults = _from_file(file)
+    variables, more = environment.read(environ)
+    faults += more
+    values = _read_all(written | variables, faults)
+    faults += _together(values, written | variables)
+    if faults:
+        count = "one fault" if len(faults) == 1 else f"{len(faults)} faults"
+        raise VaultError(Code.BAD_SETTINGS, f"The settings have {count}: mend what is listed.", tuple(faults))
+    return _settings(values)
+
+
+def _from_file(file: Path | None) -> tuple[dict[str, Given], list[Detail]]:
+    if file is None:
+        if not DEFAULT_FILE.exists():
+            return {}, []
+        file = DEFAULT_FILE
+    try:
+        content = file.read_bytes()
+    except FileNotFoundError:
+        return {}, [Detail(str(file), "there is no such file: name the settings file with --config")]
+    except IsADirectoryError:
+        return {}, [Detail(str(file), "this is a folder: name the settings file in it")]
+    except OSError as error:
+        return {}, [Detail(str(file), f"cannot be read ({error.strerror}): let this user read it")]
+    document = Document(str(file), content)
+    return document.given, document.faults
+
+
+def _read_all(given: Mapping[str, Given], faults: list[Detail]) -> dict[str, Any]:
+    """The value of every setting whose text can be read; each of the others leaves a fault."""
+    values: dict[str, Any] = {}
+    for name, setting in SETTINGS.items():
+        text, place = given.get(name, Given(setting.default, f"the default of {name}"))
+        if "{data}" in text and "data" not in values and name != "data":
+            continue  # what is wrong with the data folder is told already
+        try:
+            values[name] = setting.read(_expanded(text, values))
+        except ValueError as error:
+            faults.append(Detail(place, f"{name}: {error}; write {setting.form}"))
+    return values
+
+
+def _expanded(text: str, values: Mapping[str, Any]) -> str:
+    if "data" in values:
+        text = text.replace("{data}", str(values["data"]))
+    if "{" in text or "}" in text:
+        raise ValueError("the only thing that may stand in braces is {data}, outside the setting data itself")
+    return text
+
+
+def _together(values: Mapping[str, Any], given: Mapping[str, Given]) -> list[Detail]:
+    """Faults that concern two settings. A listener of the defaults is always on loopback, so it never has one."""
+    faults: list[Detail] = []
+    proxy, admin = values.get("listen.proxy"), values.get("listen.admin")
+    for name in ("listen.proxy", "listen.admin"):
+        if name in values and not values[name].loopback and values.get("listen.insecure") is False:
+            text = (
+                f"{name} can be reached from other machines and speaks plain HTTP: listen at 127.0.0.1, "
+                "or write insecure: true under listen where something in front does TLS"
+            )
+            faults.append(Detail(given[name].place, text))
+    if proxy is not None and proxy == admin and proxy.port != 0:
+        name = "listen.admin" if "listen.admin" in given else "listen.proxy"
+        faults.append(Detail(given[name].place, "listen.proxy and listen.admin are the same: give each its own port"))
+    return faults
+
+
+def _settings(values: Mapping[str, Any]) -> Settings:
+    def section(name: str) -> dict[str, Any]:
+        return {key.partition(".")[2]: value for key, value in values.items() if key.startswith(f"{name}.")}
+
+    return Settings(
+        country=values["country"],
+        data=values["data"],
+        listen=Listen(**section("listen")),
+        rules=values["rules"],
+        store=values["store"],
+        keys=values["keys"],
+        pending=Pending(**section("pending")),
+        log=Log(**section("log")),
+        upstream=Upstream(**section("upstream")),
+    )

@@ -1,0 +1,98 @@
+"""What the rest of the program sees of its settings: frozen, checked, in the program's units."""
+
+import ipaddress
+import urllib.parse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+
+class Address(NamedTuple):
+    """A host and a port to listen at; port 0 lets the machine choose a free one."""
+
+    host: str
+    port: int
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine (or this pod) can reach it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """The listeners: the redacting proxy, and administration (health and metrics)."""
+
+    proxy: Address
+    admin: Address
+    insecure: bool  #: plain HTTP beyond loopback is wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Where sealed rows are kept: the name of an engine, and the file of the embedded one (absolute)."""
+
+    engine: Literal["sqlite"]
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Where the keyset comes from: ``file`` with an absolute path, or ``env`` with the name of a variable."""
+
+    source: Literal["file", "env"]
+    place: str
+
+    @property
+    def uri(self) -> str:
+        """The same as the key sources of ``crypto`` read it: ``file:///…`` (percent-encoded) or ``env:NAME``."""
+        return f"env:{self.place}" if self.source == "env" else f"file://{urllib.parse.quote(self.place)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """How long staged writes whose outcome nobody told are kept, in milliseconds."""
+
+    keep: int
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """How log lines are written."""
+
+    level: Literal["debug", "info", "warning", "error"]
+    format: Literal["json", "text"]
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """Limits towards each application; times in milliseconds."""
+
+    connect: int  #: until the connection stands
+    head: int  #: from the end of the request to the head of the answer
+    idle: int  #: longest silence within a message, either way
+    total: int  #: the whole exchange; 0: no limit
+    connections: int  #: at most so many at once to one application
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything an operator can set. All paths are absolute, all times milliseconds."""
+
+    country: str  #: ISO 3166-1 alpha-2, lower case; the one country of this instance
+    data: Path  #: the folder of the embedded defaults
+    listen: Listen
+    rules: Path  #: a rule file, or a folder of them
+    store: Store
+    keys: Keys
+    pending: Pending
+    log: Log
+    upstream: Upstream

@@ -1,0 +1,129 @@
+"""Every setting there is, in one table: adding a line here and a member in ``settings`` is how one is added."""
+
+import difflib
+from typing import Final, NamedTuple
+
+from proxy.config import values
+
+
+class Setting(NamedTuple):
+    """One setting: its default as an operator would write it, its reader, what to write, and what it means."""
+
+    default: str
+    read: values.Reader
+    form: str  #: completes the sentence "write …"
+    meaning: str
+
+
+#: Dotted name → setting. ``{data}`` in a default or a given text stands for the absolute path of the data folder.
+SETTINGS: Final[dict[str, Setting]] = {
+    "country": Setting(
+        "se",
+        values.country,
+        "a country code in lower-case letters, such as se",
+        "The one country whose personal data this instance keeps (ISO 3166-1).",
+    ),
+    "data": Setting(
+        "./data",
+        values.path,
+        "a folder, such as /var/lib/domicile",
+        "The folder of the embedded vault and of the key file; made at the first start.",
+    ),
+    "listen.proxy": Setting(
+        "127.0.0.1:8080",
+        values.address,
+        "host:port, such as 127.0.0.1:8080",
+        "Where callers reach the application through the proxy.",
+    ),
+    "listen.admin": Setting(
+        "127.0.0.1:8082",
+        values.address,
+        "host:port, such as 127.0.0.1:8082",
+        "Where probes and metrics are answered: /healthz, /readyz, /metrics.",
+    ),
+    "listen.insecure": Setting(
+        "false",
+        values.flag,
+        "true or false",
+        "Plain HTTP beyond loopback only when true: something in front must do TLS, or the network must be trusted.",
+    ),
+    "rules": Setting(
+        "rules/",
+        values.path,
+        "a rule file or a folder of them, such as /etc/domicile/rules",
+        "The rules; watched, and taken over whole or not at all when they change.",
+    ),
+    "store": Setting(
+        "sqlite:///{data}/vault.db",
+        values.store,
+        "sqlite:///{data}/vault.db, or sqlite:/// and the whole path of a file",
+        "Where the sealed records are kept; one process owns the file.",
+    ),
+    "keys": Setting(
+        "file:///{data}/keys.json",
+        values.keys,
+        "file:///{data}/keys.json, file:/// and the whole path of a file, or env: and the name of a variable",
+        "Where the keys come from. A key file is made at the first start of a new vault; back it up apart from the data.",
+    ),
+    "pending.keep": Setting(
+        "7d",
+        values.duration,
+        "a number and a unit, such as 7d",
+        "How long a write is kept whose outcome the application never told.",
+    ),
+    "log.level": Setting(
+        "info",
+        values.one_of("debug", "info", "warning", "error"),
+        "debug, info, warning or error",
+        "From which level on lines are written.",
+    ),
+    "log.format": Setting(
+        "json", values.one_of("json", "text"), "json or text", "One JSON object a line, or text for people."
+    ),
+    "upstream.connect": Setting(
+        "5s", values.duration, "a number and a unit, such as 5s", "Longest wait for a connection to the application."
+    ),
+    "upstream.head": Setting(
+        "60s", values.duration, "a number and a unit, such as 60s", "Longest wait for the head of the answer."
+    ),
+    "upstream.idle": Setting(
+        "60s", values.duration, "a number and a unit, such as 60s", "Longest silence within a message, either way."
+    ),
+    "upstream.total": Setting(
+        "0",
+        values.duration_or_none,
+        "a number and a unit, such as 5m, or 0 for no limit",
+        "Longest whole exchange with the application; 0: no limit.",
+    ),
+    "upstream.connections": Setting(
+        "256",
+        values.whole(1, 65_535),
+        "a whole number, such as 256",
+        "At most so many connections to one application; further requests wait.",
+    ),
+}
+
+#: Names that hold other names: ``listen``, ``log`` and so on.
+SECTIONS: Final = frozenset(name.partition(".")[0] for name in SETTINGS if "." in name)
+
+
+def members(section: str) -> list[str]:
+    """The names directly inside a section, without the section's own; ``""`` for the outermost."""
+    if not section:
+        return sorted({name.partition(".")[0] for name in SETTINGS})
+    return [name.partition(".")[2] for name in SETTINGS if name.startswith(f"{section}.")]
+
+
+def nearest(name: str) -> str:
+    """What somebody who wrote an unknown name may have meant, as a sentence."""
+    section, _, last = name.rpartition(".")
+    known = members(section) if section in SECTIONS or not section else []
+    if close := difflib.get_close_matches(last, known, n=1):
+        return f"did you mean {f'{section}.{close[0]}' if section else close[0]}?"
+    if elsewhere := [setting for setting in SETTINGS if setting.rpartition(".")[2] == last]:
+        return f"did you mean {elsewhere[0]}?"
+    if known and section:
+        return f"{section} has {', '.join(known)}"
+    if close := difflib.get_close_matches(name, SETTINGS, n=1):
+        return f"did you mean {close[0]}?"
+    return f"there are {', '.join(members(''))}"

@@ -1,0 +1,144 @@
+"""Readers of single settings: a text in, a value out, or ``ValueError`` with what is wrong about it.
+
+A reason never quotes the text: somebody who pastes a key where its place belongs must not find it in a log.
+"""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from proxy.config.settings import Address, Keys, Store
+
+#: A reader of one setting.
+Reader = Callable[[str], Any]
+
+_UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION: Final = re.compile(r"(\d{1,9})(ms|s|m|h|d)", re.ASCII)
+_LONGEST: Final = 3650 * _UNITS["d"]
+_HOST: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]", re.ASCII)
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+#: ISO 3166-1 alpha-2, the officially assigned codes.
+COUNTRIES: Final = frozenset(
+    """
+    ad ae af ag ai al am ao aq ar as at au aw ax az ba bb bd be bf bg bh bi bj bl bm bn bo bq br bs bt bv bw by bz ca cc
+    cd cf cg ch ci ck cl cm cn co cr cu cv cw cx cy cz de dj dk dm do dz ec ee eg eh er es et fi fj fk fm fo fr ga gb gd
+    ge gf gg gh gi gl gm gn gp gq gr gs gt gu gw gy hk hm hn hr ht hu id ie il im in io iq ir is it je jm jo jp ke kg kh
+    ki km kn kp kr kw ky kz la lb lc li lk lr ls lt lu lv ly ma mc md me mf mg mh mk ml mm mn mo mp mq mr ms mt mu mv mw
+    mx my mz na nc ne nf ng ni nl no np nr nu nz om pa pe pf pg ph pk pl pm pn pr ps pt pw py qa re ro rs ru rw sa sb sc
+    sd se sg sh si sj sk sl sm sn so sr ss st sv sx sy sz tc td tf tg th tj tk tl tm tn to tr tt tv tw tz ua ug um us uy
+    uz va vc ve vg vi vn vu wf ws ye yt za zm zw
+    """.split()
+)
+
+
+def country(text: str) -> str:
+    """An ISO 3166-1 alpha-2 code in lower case."""
+    if text == "uk":
+        raise ValueError("the code of the United Kingdom is gb")
+    if text.lower() in COUNTRIES and text != text.lower():
+        raise ValueError("the code must be in lower-case letters")
+    if text not in COUNTRIES:
+        raise ValueError("this is no country code of ISO 3166")
+    return text
+
+
+def address(text: str) -> Address:
+    """``host:port``; an IPv6 host in square brackets."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port:
+        raise ValueError("the port is missing")
+    if not host:
+        raise ValueError("the host is missing")
+    if not _HOST.fullmatch(host):
+        raise ValueError("the host is neither a name nor an address (IPv6 stands in square brackets)")
+    if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):
+        raise ValueError("the port is not a number from 0 to 65535")
+    return Address(host.strip("[]"), int(port))
+
+
+def flag(text: str) -> bool:
+    """``true`` or ``false``; no other spelling."""
+    if text not in ("true", "false"):
+        raise ValueError("this is neither true nor false")
+    return text == "true"
+
+
+def path(text: str) -> Path:
+    """A file or folder; a relative one counts from the current folder. The answer is absolute."""
+    if text.startswith("~"):
+        raise ValueError("~ is not understood here")
+    return Path(text).absolute()
+
+
+def duration(text: str) -> int:
+    """A number and a unit (ms, s, m, h, d) as milliseconds, more than none and at most ten years."""
+    match = _DURATION.fullmatch(text)
+    if not match:
+        raise ValueError("this is not a number followed by ms, s, m, h or d")
+    milliseconds = int(match[1]) * _UNITS[match[2]]
+    if milliseconds == 0:
+        raise ValueError("this must be more than nothing")
+    if milliseconds > _LONGEST:
+        raise ValueError("this is more than ten years")
+    return milliseconds
+
+
+def duration_or_none(text: str) -> int:
+    """A duration, or 0 for no limit."""
+    return 0 if text == "0" else duration(text)
+
+
+def whole(least: int, most: int) -> Reader:
+    """A reader of whole numbers from ``least`` to ``most``."""
+
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and len(text) <= 9 and least <= int(text) <= most):
+            raise ValueError(f"this is not a whole number from {least} to {most}")
+        return int(text)
+
+    return read
+
+
+def one_of(*words: str) -> Reader:
+    """A reader of one of these words."""
+
+    def read(text: str) -> str:
+        if text not in words:
+            raise ValueError(f"this is none of {', '.join(words)}")
+        return text
+
+    return read
+
+
+def store(text: str) -> Store:
+    """``sqlite:///`` and the whole path of the database file."""
+    scheme, colon, place = text.partition(":")
+    if not colon or scheme != "sqlite":
+        raise ValueError("the embedded SQLite store is the only one there is")
+    return Store("sqlite", _whole_path(place))
+
+
+def keys(text: str) -> Keys:
+    """``file:///`` and the whole path of a file, or ``env:`` and the name of a variable."""
+    scheme, _, place = text.partition(":")
+    if scheme == "env":
+        if not _VARIABLE.fullmatch(place):
+            raise ValueError("what follows env: is not the name of an environment variable")
+        return Keys("env", place)
+    if scheme != "file":
+        raise ValueError("keys come from a file or from an environment variable; the key itself never stands here")
+    return Keys("file", str(_whole_path(place)))
+
+
+def _whole_path(place: str) -> Path:
+    """``///a/b`` or ``////a/b`` → ``/a/b``; a relative path is refused, for readers of such addresses disagree on it."""
+    bare = place.lstrip("/")
+    if not place.startswith("///") or not bare:
+        raise ValueError("three slashes and the whole path must follow the first colon")
+    if bare.startswith(("./", "../", "~")):
+        raise ValueError("the path must be whole, not counted from another folder")
+    if bare.endswith("/"):
+        raise ValueError("this names a folder where a file is needed")
+    return Path("/" + bare)

@@ -1,0 +1,102 @@
+"""Sealing of record bodies with AES-256-GCM (NIST SP 800-38D), one key a record.
+
+A sealed body is, byte by byte::
+
+    0      format, 0x01
+    1..4   id of the data key
+    5..16  nonce, 96 random bits
+    17..   ciphertext, then the 16-byte tag
+
+The key of a record is HMAC-SHA-256(data key, label and salt), which is HKDF-Expand of one block. Whoever deletes the
+16-byte salt shreds the record: copies of its body in backups never open again, although the data key lives on.
+The associated data is the first five bytes and the caller's context.
+"""
+
+from collections.abc import Mapping
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from proxy.crypto.prf import Prf, keyed
+from proxy.crypto.randomness import random_bytes
+from proxy.crypto.secret import Secret
+from proxy.errors import Code, VaultError
+
+#: Sealings under one data key after which it is to be rotated. Random nonces bound one AES-GCM key to 2^32 sealings
+#: (SP 800-38D, section 8.3). Here each record has its own key, so even this number is far from that edge.
+ROTATE_AFTER = 2**28
+
+SALT_BYTES = 16
+NONCE_BYTES = 12
+TAG_BYTES = 16
+KEY_ID_BYTES = 4
+
+_FORMAT = 0x01
+_HEAD_BYTES = 1 + KEY_ID_BYTES
+_BODY_FROM = _HEAD_BYTES + NONCE_BYTES
+_LABEL = b"domicile record key/1"
+_EXPAND = b"\x01"  # number of the one block of HKDF-Expand
+
+
+class RecordAead(Secret):
+    """Seals and opens record bodies: the primary data key seals, every data key of the keyset opens.
+
+    ``sealings`` counts the bodies sealed through this object; compare the sum of a data key with ``ROTATE_AFTER``.
+    """
+
+    __slots__ = ("_derive", "_head", "_known", "sealings")
+
+    def __init__(self, primary: bytes, keys: Mapping[bytes, bytes]) -> None:
+        self._known: dict[bytes, Prf] = {_head(key_id): keyed(key) for key_id, key in keys.items()}
+        self._head = _head(primary)
+        self._derive = self._known[self._head]
+        self.sealings = 0
+
+    @property
+    def primary(self) -> str:
+        """Id of the data key that seals, in hexadecimal; not secret."""
+        return self._head[1:].hex()
+
+    def seal(self, plain: bytes, salt: bytes, context: bytes) -> bytes:
+        """The sealed body. ``salt`` is the record's 16 random bytes; ``context`` says what the body belongs to."""
+        if len(salt) != SALT_BYTES:
+            raise ValueError(f"a salt is {SALT_BYTES} bytes")
+        head = self._head
+        nonce = random_bytes(NONCE_BYTES)
+        self.sealings += 1
+        return head + nonce + gcm_seal(self._derive(_LABEL + salt + _EXPAND), nonce, plain, head + context)
+
+    def open(self, sealed: bytes, salt: bytes, context: bytes) -> bytes:
+        """The body in the clear. ``VaultError(CANNOT_OPEN)`` whatever the reason: changed, cut, moved, other key."""
+        head = sealed[:_HEAD_BYTES]
+        derive = self._known.get(head)
+        if derive is None:
+            raise cannot_open()
+        key = derive(_LABEL + salt + _EXPAND)
+        return gcm_open(key, sealed[_HEAD_BYTES:_BODY_FROM], sealed[_BODY_FROM:], head + context)
+
+
+def gcm_seal(key: bytes, nonce: bytes, plain: bytes, associated: bytes) -> bytes:
+    """AES-GCM: ciphertext followed by the 16-byte tag. A nonce serves once under a key."""
+    return AESGCM(key).encrypt(nonce, plain, associated)
+
+
+def gcm_open(key: bytes, nonce: bytes, sealed: bytes, associated: bytes) -> bytes:
+    """The inverse of ``gcm_seal``; ``VaultError(CANNOT_OPEN)`` when anything does not fit."""
+    try:
+        return AESGCM(key).decrypt(nonce, sealed, associated)
+    except (InvalidTag, ValueError):
+        raise cannot_open() from None
+
+
+def cannot_open() -> VaultError:
+    """The one answer to everything that does not open; it tells an attacker nothing about why."""
+    return VaultError(
+        Code.CANNOT_OPEN,
+        "A sealed body does not open: it was changed or moved, or it belongs to another keyset. "
+        "Restore it, or the keys that sealed it, from a backup.",
+    )
+
+
+def _head(key_id: bytes) -> bytes:
+    return bytes((_FORMAT,)) + key_id

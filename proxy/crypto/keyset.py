@@ -1,0 +1,121 @@
+"""The keys of one environment, and the primitives they turn into."""
+
+import base64
+import binascii
+import json
+import os
+from typing import Any
+
+from proxy.crypto.aead import KEY_ID_BYTES, RecordAead
+from proxy.crypto.fieldkeys import FieldKeys
+from proxy.crypto.master import MasterKey
+from proxy.crypto.prf import Prf, derive, hasher
+from proxy.crypto.secret import Secret
+from proxy.errors import Code, VaultError
+
+_FORMAT = b"\x01"
+_KEY_BYTES = 32
+
+
+class Keyset(Secret):
+    """Data keys (a primary that seals, older ones that only open), a hash root and a token root.
+
+    Made by ``create``, ``unwrap`` and ``rotated`` alone. A wrapped keyset is: format 0x01, length of the environment's
+    name in 2 bytes, that name in UTF-8, and a blob of the master key that is bound to all of this.
+    """
+
+    __slots__ = ("_data", "_hash_root", "_primary", "_token_root", "environment")
+
+    def __init__(self, environment: str, data: dict[bytes, bytes], primary: bytes, roots: tuple[bytes, bytes]) -> None:
+        self.environment = environment
+        self._data = data
+        self._primary = primary
+        self._hash_root, self._token_root = roots
+
+    @classmethod
+    def create(cls, environment: str) -> "Keyset":
+        """A keyset of fresh random keys for a new environment."""
+        key_id = _new_id({})
+        return cls(environment, {key_id: _new_key()}, key_id, (_new_key(), _new_key()))
+
+    @classmethod
+    def unwrap(cls, blob: bytes, master: MasterKey) -> "Keyset":
+        """The keyset of a wrapped blob.
+
+        ``VaultError(BAD_KEYS)``, with a sentence that says what to do, when the master key is another one, or the
+        blob is damaged, cut, or was given another environment's name.
+        """
+        size = int.from_bytes(blob[1:3], "big")
+        head, sealed = blob[: 3 + size], blob[3 + size :]
+        if head[:1] != _FORMAT:
+            raise _damaged()
+        try:
+            return cls._of(head[3:].decode(), json.loads(master.unwrap(sealed, head)))
+        except (ValueError, KeyError, TypeError, binascii.Error):
+            raise _damaged() from None
+
+    def wrap(self, master: MasterKey) -> bytes:
+        """The keyset as a blob that may be stored: nothing in it is readable but the environment's name."""
+        name = self.environment.encode()
+        head = _FORMAT + len(name).to_bytes(2, "big") + name
+        content = {
+            "primary": self._primary.hex(),
+            "data": {key_id.hex(): _armor(key) for key_id, key in self._data.items()},
+            "hash": _armor(self._hash_root),
+            "token": _armor(self._token_root),
+        }
+        return head + master.wrap(json.dumps(content).encode(), head)
+
+    def rotated(self) -> "Keyset":
+        """The same keyset with a fresh primary data key; what older keys sealed still opens."""
+        key_id = _new_id(self._data)
+        data = {**self._data, key_id: _new_key()}
+        return Keyset(self.environment, data, key_id, (self._hash_root, self._token_root))
+
+    def aead(self) -> RecordAead:
+        """What seals and opens record bodies of this environment."""
+        return RecordAead(self._primary, self._data)
+
+    def hasher(self, *purpose: str) -> Prf:
+        """A keyed hash of 16 bytes for one purpose, e.g. look-ups by one field; each purpose has a key of its own."""
+        return hasher(derive(self._hash_root, "hash", self.environment, *purpose))
+
+    def field_keys(self, schema: str, field: str) -> FieldKeys:
+        """The keyed functions that tokens of one field are made with."""
+        return FieldKeys(self._token_root, self.environment, schema, field)
+
+    @classmethod
+    def _of(cls, environment: str, content: dict[str, Any]) -> "Keyset":
+        data = {bytes.fromhex(key_id): _bare(key) for key_id, key in content["data"].items()}
+        primary = bytes.fromhex(content["primary"])
+        if primary not in data:
+            raise ValueError("the primary data key is missing")
+        return cls(environment, data, primary, (_bare(content["hash"]), _bare(content["token"])))
+
+
+def _new_key() -> bytes:
+    return os.urandom(_KEY_BYTES)
+
+
+def _new_id(taken: dict[bytes, bytes]) -> bytes:
+    while (key_id := os.urandom(KEY_ID_BYTES)) in taken:
+        pass
+    return key_id
+
+
+def _armor(key: bytes) -> str:
+    return base64.b64encode(key).decode()
+
+
+def _bare(text: str) -> bytes:
+    key = base64.b64decode(text, validate=True)
+    if len(key) != _KEY_BYTES:
+        raise ValueError("a key has the wrong length")
+    return key
+
+
+def _damaged() -> VaultError:
+    return VaultError(
+        Code.BAD_KEYS,
+        "The wrapped keys of the vault are damaged or of a newer version: restore the vault from a backup.",
+    )

@@ -1,0 +1,56 @@
+"""The master key: it wraps keysets and does nothing else."""
+
+import os
+
+from proxy.crypto.aead import NONCE_BYTES, gcm_open, gcm_seal
+from proxy.crypto.prf import derive
+from proxy.crypto.secret import Secret
+from proxy.errors import Code, VaultError
+
+#: Bytes of a master key: AES-256.
+MASTER_BYTES = 32
+
+_FORMAT = b"\x01"
+_ID_BYTES = 8
+
+
+class MasterKey(Secret):
+    """A key that came from a key source. ``id`` is a fingerprint that tells keys apart and is not secret.
+
+    A wrapped blob is: format 0x01, the 8 bytes of ``id``, 12 random bytes of nonce, AES-256-GCM ciphertext and tag.
+    """
+
+    __slots__ = ("_key", "id")
+
+    def __init__(self, key: bytes) -> None:
+        if len(key) != MASTER_BYTES:
+            raise ValueError(f"a master key is {MASTER_BYTES} bytes")
+        self._key = derive(key, "master", "wrap")
+        self.id = derive(key, "master", "id", length=_ID_BYTES).hex()
+
+    def wrap(self, plain: bytes, context: bytes) -> bytes:
+        """The blob that only ``unwrap`` with the same key and context opens."""
+        head = _FORMAT + bytes.fromhex(self.id)
+        nonce = os.urandom(NONCE_BYTES)
+        return head + nonce + gcm_seal(self._key, nonce, plain, head + context)
+
+    def unwrap(self, sealed: bytes, context: bytes) -> bytes:
+        """What was wrapped. ``VaultError(BAD_KEYS)`` with what to do: another key, or a damaged blob."""
+        head, rest = sealed[: 1 + _ID_BYTES], sealed[1 + _ID_BYTES :]
+        if head[:1] != _FORMAT:
+            raise VaultError(
+                Code.BAD_KEYS,
+                "The wrapped keys are of a newer version of domicile, or damaged: run that version, or restore a backup.",
+            )
+        if head[1:].hex() != self.id:
+            raise VaultError(
+                Code.BAD_KEYS,
+                f"The vault was made with master key {head[1:].hex()}, but the key source holds {self.id}: "
+                "point the setting `keys` at the key of this vault, or restore that key from a backup.",
+            )
+        try:
+            return gcm_open(self._key, rest[:NONCE_BYTES], rest[NONCE_BYTES:], head + context)
+        except VaultError:
+            raise VaultError(
+                Code.BAD_KEYS, "The wrapped keys of the vault are damaged: restore the vault from a backup."
+            ) from None

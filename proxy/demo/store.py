@@ -1,0 +1,110 @@
+"""Contacts in one JSON file, written whole and atomically, so that they are there at the next start."""
+
+import asyncio
+import json
+import os
+from collections.abc import Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+from proxy.errors import Code, VaultError
+
+#: A contact as it is stored and answered: JSON members, with an integer ``id`` once it is stored.
+Contact = dict[str, Any]
+
+
+class ContactStore:
+    """All contacts of the application. One process, one event loop; every change is on disk when it returns.
+
+    Raises ``VaultError`` with ``BAD_STORE`` for a file that is not one of ours, and ``NOT_WRITABLE`` for a
+    folder that takes no files.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._changed = asyncio.Event()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._next, self._contacts = _load(path)
+            if not path.exists():
+                self._write(self._next, self._contacts)
+        except OSError as fault:
+            reason = fault.strerror or "unknown fault"
+            raise VaultError(
+                Code.NOT_WRITABLE,
+                f"Cannot keep contacts in {path}: {reason}. Choose a folder that this user may write to.",
+            ) from fault
+
+    def __len__(self) -> int:
+        return len(self._contacts)
+
+    def __iter__(self) -> Iterator[Contact]:
+        """Copies of all contacts, oldest first."""
+        return iter(deepcopy(list(self._contacts.values())))
+
+    def get(self, number: int) -> Contact | None:
+        """A copy of the contact with that id."""
+        return deepcopy(self._contacts.get(number))
+
+    def add(self, values: Contact) -> Contact:
+        """Store a new contact under the next free id; ids are never used twice."""
+        contact = {"id": self._next, **deepcopy(values)}
+        self._commit(self._next + 1, {**self._contacts, self._next: contact})
+        return deepcopy(contact)
+
+    def replace(self, number: int, values: Contact) -> Contact:
+        """Store other values under an id that exists; ``KeyError`` where it does not."""
+        if number not in self._contacts:
+            raise KeyError(number)
+        contact = {**deepcopy(values), "id": number}
+        self._commit(self._next, {**self._contacts, number: contact})
+        return deepcopy(contact)
+
+    def remove(self, number: int) -> bool:
+        """Forget a contact; ``False`` when there is none of that id."""
+        if number not in self._contacts:
+            return False
+        rest = {key: contact for key, contact in self._contacts.items() if key != number}
+        self._commit(self._next, rest)
+        return True
+
+    async def changed(self, within: float) -> bool:
+        """Wait for the next change, at most so many seconds; whether there was one."""
+        try:
+            await asyncio.wait_for(self._changed.wait(), within)
+        except TimeoutError:
+            return False
+        return True
+
+    def notify(self) -> None:
+        """Wake everyone who waits for a change."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _commit(self, following: int, contacts: dict[int, Contact]) -> None:
+        self._write(following, contacts)
+        self._next, self._contacts = following, contacts
+        self.notify()
+
+    def _write(self, following: int, contacts: dict[int, Contact]) -> None:
+        content = {"next_id": following, "contacts": list(contacts.values())}
+        beside = self.path.with_name(self.path.name + ".new")
+        with beside.open("w", encoding="utf-8") as file:
+            json.dump(content, file, ensure_ascii=False, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(self.path)
+
+
+def _load(path: Path) -> tuple[int, dict[int, Contact]]:
+    try:
+        content = json.loads(path.read_text("utf-8"))
+        return int(content["next_id"]), {int(contact["id"]): contact for contact in content["contacts"]}
+    except FileNotFoundError:
+        return 1, {}
+    except (ValueError, KeyError, TypeError) as fault:
+        raise VaultError(
+            Code.BAD_STORE,
+            f"{path} is not a file of the contacts application, or it is damaged. Move it away to begin with no contacts.",
+        ) from fault

@@ -1,0 +1,64 @@
+"""The one error taxonomy: a stable code, a sentence that says what to do, and details by place.
+
+Nothing here knows HTTP (``web/errors.py`` holds the table of statuses), and no text ever contains a
+stored or submitted personal value: details name places (a JSON Pointer, a file and line), never content.
+"""
+
+import enum
+from typing import NamedTuple
+
+
+class Code(enum.StrEnum):
+    """Stable, documented names of what can go wrong; part of the public interface."""
+
+    # The caller's request on a matched operation.
+    BAD_REQUEST = "bad_request"  #: not understood as HTTP, or two readings that hit different rules
+    UNREADABLE_BODY = "unreadable_body"  #: neither JSON nor a form, unknown charset or content coding
+    AMBIGUOUS_JSON = "ambiguous_json"  #: duplicate member, lone surrogate, trailing data
+    TOO_LARGE = "too_large"  #: a limit on size, depth or number of fields is exceeded
+    REQUEST_TIMEOUT = "request_timeout"  #: the caller stopped sending in the middle of its request
+    FIELD_ABSENT = "field_absent"  #: a named field is missing and the rule says refuse
+    VALUE_UNFIT = "value_unfit"  #: a value does not fit the token shape of its field
+    OPERATION_DENIED = "operation_denied"  #: no rule names the request and the endpoint denies such
+
+    # The vault.
+    RECORD_EXISTS = "record_exists"  #: the key belongs to another record
+    CONFLICT = "conflict"  #: the record changed since it was read
+    NOT_FOUND = "not_found"
+    SHAPE_FULL = "shape_full"  #: no free token of the shape is left
+    CANNOT_OPEN = "cannot_open"  #: a sealed body does not open: changed, moved or under another key
+    VAULT_DOWN = "vault_down"  #: the store cannot be reached or refuses to write
+
+    # The application behind the proxy.
+    UPSTREAM_UNREACHABLE = "upstream_unreachable"  #: refused, name not found, TLS failure
+    UPSTREAM_TIMEOUT = "upstream_timeout"  #: no answer in time
+    UPSTREAM_BROKEN = "upstream_broken"  #: reset, or an answer that is not HTTP
+    ANSWER_TOO_LARGE = "answer_too_large"  #: an answer that had to be restored is over the limit
+
+    # Start-up and configuration: the sentence is what the operator reads.
+    BAD_SETTINGS = "bad_settings"
+    BAD_RULES = "bad_rules"
+    BAD_KEYS = "bad_keys"  #: key file missing, readable by others, damaged, or of another vault
+    BAD_STORE = "bad_store"  #: database of a newer version, damaged, or not a database
+    STORE_BUSY = "store_busy"  #: another process owns the embedded database
+    NOT_WRITABLE = "not_writable"
+    PORT_IN_USE = "port_in_use"
+
+    INTERNAL = "internal"
+
+
+class Detail(NamedTuple):
+    """One fault within an error: where it is (JSON Pointer, parameter, ``file:line:column``) and what is wrong."""
+
+    source: str
+    text: str
+
+
+class VaultError(Exception):
+    """An error with a stable ``code``, a message that says what to do, and one detail per fault."""
+
+    def __init__(self, code: Code, message: str, details: tuple[Detail, ...] = ()) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.details = details

@@ -1,0 +1,5 @@
+"""The nouns of the house: schemas and fields, values, places in documents.
+
+No I/O and no keys: everything here is data that every room above may hold. ``jsonpath`` is the one
+door to the JSONPath parser, used while rules load and never per request.
+"""

@@ -1,0 +1,94 @@
+"""Selectors as rule files write them, parsed once while rules load.
+
+A selector is a part of JSONPath (RFC 9535) that can be followed without evaluating anything: ``$`` or ``@`` or
+nothing (relative), member names, ``['quoted']`` names, element numbers, ``[*]``, ``.*`` and ``..``. The rest of
+the language (filters, slices, lists of selectors, numbers from the end, functions) is refused, so that a rule
+never means less than it says. Only this file knows the parser library.
+"""
+
+import re
+from collections.abc import Iterator
+
+from jsonpath_ng import jsonpath as syntax
+from jsonpath_ng.exceptions import JSONPathError
+from jsonpath_ng.parser import parse as parse_text
+
+from proxy.model.path import Path, Step
+
+#: Numbers of elements end where every JSON implementation still counts exactly (RFC 9535, 2.1).
+LARGEST_INDEX = 2**53 - 1
+
+SUPPORTED = (
+    "supported are $, member names, ['quoted names'], element numbers from 0, [*], .* and .. , for example "
+    "$.items[*].email"
+)
+
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+_QUOTED = r"""'(?:[^'\\\x00-\x1f\ud800-\udfff]|\\['\\/])*'|"(?:[^"\\\x00-\x1f\ud800-\udfff]|\\["\\/])*\""""
+_BRACKET = rf"\[(?:{_QUOTED}|0|[1-9][0-9]{{0,15}}|\*)\]"
+#: The spellings that RFC 9535 and the library read alike; white space outside of quotes is not among them.
+_WHOLE = re.compile(
+    rf"(?:[$@]|(?:{_NAME}|\*)|{_BRACKET})(?:\.\.?(?:{_NAME}|\*)|(?:\.\.)?{_BRACKET})*",
+)
+_WILDCARD = re.compile(rf"(?:{_QUOTED})|(?P<star>\[?\*)")
+
+#: Plain words that the library takes for operators of its own.
+_RESERVED = re.compile(rf"(?:{_QUOTED})|(?<![A-Za-z0-9_])(?P<word>where|wherenot)(?![A-Za-z0-9_])")
+
+
+def parse(text: str) -> Path:
+    """The steps that a selector takes, from the root (``$``) or from the object (``@`` or nothing).
+
+    ``ValueError`` with a sentence that says what is supported when the text is anything else.
+    """
+    _check(text)
+    rooted = "$" + text[1:] if text[0] in "$@" else text
+    try:
+        tree = parse_text(rooted)
+    except JSONPathError as fault:
+        raise ValueError(f"selector {text!r} is not understood; {SUPPORTED}") from fault
+    wildcards = iter([match["star"] for match in _WILDCARD.finditer(text) if match["star"]])
+    return tuple(_steps(tree, text, wildcards))
+
+
+def _check(text: str) -> None:
+    if _WHOLE.fullmatch(text) is None:
+        hint = _hint(text)
+        raise ValueError(f"selector {text!r} is not supported{hint}; {SUPPORTED}")
+    for match in _RESERVED.finditer(text):
+        if match["word"]:
+            raise ValueError(f"selector {text!r}: put the name in quotes, ['{match['word']}']")
+
+
+def _hint(text: str) -> str:
+    """What most likely went wrong, for the common slips."""
+    if not text:
+        return ": it is empty"
+    if text != text.strip() or re.search(r"\s", re.sub(_QUOTED, "", text)):
+        return ": it holds white space outside of quotes"
+    if "?" in text or "(" in text:
+        return ": filters and functions have no meaning here"
+    if re.search(r"\[[^'\"\]]*[:,-]", text):
+        return ": slices, lists and numbers from the end have no meaning here"
+    if re.search(r"[^\x00-\x7f]|-|\.[0-9]", re.sub(_QUOTED, "", text)):
+        return ": a name with other characters than letters, digits and _ goes in quotes, as in $['first-name']"
+    return ""
+
+
+def _steps(tree: syntax.JSONPath, text: str, wildcards: Iterator[str]) -> Iterator[str | int | Step]:
+    """The steps of a syntax tree, left to right; ``wildcards`` tells how each ``*`` was spelled."""
+    if isinstance(tree, syntax.Root):
+        return
+    if isinstance(tree, syntax.Child | syntax.Descendants):
+        yield from _steps(tree.left, text, wildcards)
+        if isinstance(tree, syntax.Descendants):
+            yield Step.DEEP
+        yield from _steps(tree.right, text, wildcards)
+    elif isinstance(tree, syntax.Wildcard):
+        yield Step.EACH if next(wildcards).startswith("[") else Step.MEMBERS
+    elif isinstance(tree, syntax.Fields) and len(tree.fields) == 1:
+        yield tree.fields[0]
+    elif isinstance(tree, syntax.Index) and len(tree.indices) == 1 and 0 <= tree.indices[0] <= LARGEST_INDEX:
+        yield tree.indices[0]
+    else:
+        raise ValueError(f"selector {text!r} is not supported; {SUPPORTED}")

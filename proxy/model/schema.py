@@ -1,0 +1,62 @@
+"""What a record type looks like: its fields, their types and how each one is stored.
+
+Types and storage classes are those of the interface specification, "Model record".
+"""
+
+import enum
+
+import msgspec
+
+
+class FieldType(enum.StrEnum):
+    """Declarable field types (specification, "Model record")."""
+
+    PRIMARY_KEY = "primary_key"
+    STRING = "string"
+    INTEGER = "integer"
+    DECIMAL = "decimal"
+    BOOLEAN = "boolean"
+    DATETIME = "datetime"
+    DATE = "date"
+    TIME = "time"
+    JSON = "json"
+
+
+class Storage(enum.StrEnum):
+    """How a field is stored and therefore what can be asked of it.
+
+    ``INDEXED`` keeps the typed value in the clear beside the sealed body; ``INDEXED_HASHED`` keeps a keyed
+    hash of its normal form; ``ENCRYPTED`` keeps nothing outside the sealed body.
+    """
+
+    INDEXED = "indexed"
+    INDEXED_HASHED = "indexed_hashed"
+    ENCRYPTED = "encrypted"
+
+
+class Field(msgspec.Struct, frozen=True):
+    """One field of a schema. ``kind`` names the normal form that hashes and same-value tokens use."""
+
+    name: str
+    type: FieldType = FieldType.STRING
+    storage: Storage = Storage.ENCRYPTED
+    kind: str = "text"
+
+
+class Schema(msgspec.Struct, frozen=True):
+    """A named record type. Field order is the declaration order; names are unique."""
+
+    name: str
+    fields: tuple[Field, ...]
+
+    def field(self, name: str) -> Field:
+        """The field of that name; ``KeyError`` when there is none."""
+        for field in self.fields:
+            if field.name == name:
+                return field
+        raise KeyError(name)
+
+    @property
+    def kept_outside(self) -> tuple[Field, ...]:
+        """The fields that have a column of their own beside the sealed body, in declaration order."""
+        return tuple(field for field in self.fields if field.storage is not Storage.ENCRYPTED)

@@ -1,0 +1,229 @@
+"""Content codings: undone so that a body can be read, done again in one that the caller accepts (RFC 9110, 8.4).
+
+Never inflates further than allowed, and accepts nothing but whole bodies: a cut or continued stream is unreadable.
+"""
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import brotli
+import zstandard
+
+from proxy.errors import Code, VaultError
+from proxy.redactor.message import RawHeaders
+
+#: Codings applied to each other that are still undone.
+MOST_CODINGS = 3
+
+#: Up to this size a body may inflate at any ratio: small repetitive answers compress very well.
+_HARMLESS = 1024 * 1024
+
+#: Window that every receiver of zstd has to support (RFC 9659); larger ones are refused.
+_ZSTD_WINDOW = 8 * 1024 * 1024
+_CHUNK = 256 * 1024
+
+#: Streams that one body may be made of; each copies what stands behind it.
+_PARTS = 64
+
+IDENTITY = "identity"
+
+
+class _Broken(Exception):
+    """The stream is damaged, cut off, or goes on behind its end."""
+
+
+class _TooLong(Exception):
+    """The stream holds more than is allowed."""
+
+
+class Coding(NamedTuple):
+    """One content coding: ``inflate(body, most)`` and ``deflate(body)``."""
+
+    inflate: Callable[[bytes, int], bytes]
+    deflate: Callable[[bytes], bytes]
+
+
+def inflate(body: bytes, content_encoding: bytes | None, limit: int, ratio: int = 200) -> tuple[bytes, tuple[str, ...]]:
+    """The body without its content codings, and their names in the order they were applied.
+
+    ``limit`` bounds the inflated size in bytes, ``ratio`` how many times the body may grow once it is over a
+    mebibyte. Raises ``VaultError``: UNREADABLE_BODY (unknown coding, too many, damaged stream), TOO_LARGE.
+    """
+    names = _applied(content_encoding)
+    if body:
+        most = min(limit, max(_HARMLESS, ratio * len(body)))
+        for name in reversed(names):
+            body = _undo(body, name, most)
+    return body, names
+
+
+def deflate(body: bytes, coding: str) -> bytes:
+    """The body in a content coding of ``CODINGS``, or as it is for ``identity``."""
+    return body if coding == IDENTITY else CODINGS[coding].deflate(body)
+
+
+def acceptable(accept_encoding: bytes | None, preferred: Sequence[str]) -> str:
+    """The content coding to answer in: of ``preferred``, best first, the one that the caller likes most.
+
+    ``identity`` when the caller names none of them, or likes it better (RFC 9110, 12.5.3).
+    """
+    weights = _weights(accept_encoding or b"")
+    anything = weights.get("*", 0.0)
+    best, best_weight = IDENTITY, weights.get(IDENTITY, 0.0)
+    for name in preferred:
+        weight = weights.get(name, anything)
+        if weight > best_weight or (best == IDENTITY and weight == best_weight > 0):
+            best, best_weight = name, weight
+    return best
+
+
+def field(headers: RawHeaders, name: bytes) -> bytes | None:
+    """All fields of that lower-case name as one list, or ``None`` (RFC 9110, 5.3)."""
+    values = [value for key, value in headers if key.lower() == name]
+    return b", ".join(values) if values else None
+
+
+def _applied(content_encoding: bytes | None) -> tuple[str, ...]:
+    parts = (part.strip().lower().decode("latin-1") for part in (content_encoding or b"").split(b","))
+    names = tuple(_ALIASES.get(part, part) for part in parts if part and part != IDENTITY)
+    if len(names) > MOST_CODINGS:
+        raise VaultError(
+            Code.UNREADABLE_BODY, f"The body has more than {MOST_CODINGS} content codings: send it with one."
+        )
+    if any(name not in CODINGS for name in names):
+        raise VaultError(Code.UNREADABLE_BODY, f"The content coding is unknown: send {', '.join(CODINGS)} or none.")
+    return names
+
+
+def _undo(body: bytes, name: str, most: int) -> bytes:
+    try:
+        return CODINGS[name].inflate(body, most)
+    except _TooLong:
+        fault = VaultError(
+            Code.TOO_LARGE,
+            f"The {name} body inflates too far, beyond {most} bytes or {_PARTS} parts: send less, or raise limits.inflated.",
+        )
+    except (_Broken, zlib.error, brotli.error, zstandard.ZstdError):
+        fault = VaultError(Code.UNREADABLE_BODY, f"The body is not one whole {name} stream.")
+    raise fault
+
+
+def _weights(accept_encoding: bytes) -> dict[str, float]:
+    """Weight by coding; an item that is malformed counts as not named."""
+    weights: dict[str, float] = {}
+    for item in accept_encoding.decode("latin-1").lower().split(","):
+        name, *parameters = (part.strip() for part in item.split(";"))
+        weight = 1.0
+        for parameter in parameters:
+            key, _, text = parameter.partition("=")
+            if key.strip() == "q":
+                weight = _weight(text.strip())
+        if name:
+            weights[_ALIASES.get(name, name)] = weight
+    return weights
+
+
+def _weight(text: str) -> float:
+    """A weight from 0 to 1 (RFC 9110, 12.4.2)."""
+    whole, _, digits = text.partition(".")
+    if whole in ("0", "1") and len(digits) <= 3 and (not digits or (digits.isascii() and digits.isdigit())):
+        return min(1.0, float(f"{whole}.{digits or 0}"))
+    return 0.0
+
+
+# ---------------------------------------------------------------------- one coding each
+
+
+def _inflate_zlib(body: bytes, most: int, window: int) -> tuple[bytes, bytes]:
+    """One stream, and what stands behind it."""
+    stream = zlib.decompressobj(window)
+    out = stream.decompress(body, most + 1)
+    if len(out) > most:
+        raise _TooLong
+    if not stream.eof:
+        raise _Broken
+    return out, stream.unused_data
+
+
+def _inflate_gzip(body: bytes, most: int) -> bytes:
+    """One or several members, as RFC 1952 allows."""
+    pieces: list[bytes] = []
+    while body:
+        if len(pieces) == _PARTS:
+            raise _TooLong
+        piece, body = _inflate_zlib(body, most, 16 + zlib.MAX_WBITS)
+        pieces.append(piece)
+        most -= len(piece)
+    return b"".join(pieces)
+
+
+def _inflate_deflate(body: bytes, most: int) -> bytes:
+    """The zlib format as the standard has it, or the bare stream that some servers send instead."""
+    wrapped = len(body) > 1 and body[0] & 15 == 8 and (body[0] << 8 | body[1]) % 31 == 0
+    out, rest = _inflate_zlib(body, most, zlib.MAX_WBITS if wrapped else -zlib.MAX_WBITS)
+    if rest:
+        raise _Broken
+    return out
+
+
+def _inflate_brotli(body: bytes, most: int) -> bytes:
+    stream = brotli.Decompressor()
+    pieces: list[bytes] = []
+    size = 0
+    while not stream.is_finished():
+        piece = stream.process(body, output_buffer_limit=_CHUNK)
+        if not piece and not stream.is_finished():
+            raise _Broken
+        body = b""
+        pieces.append(piece)
+        size += len(piece)
+        if size > most:
+            raise _TooLong
+    return b"".join(pieces)
+
+
+def _inflate_zstd(body: bytes, most: int) -> bytes:
+    """Measured first and inflated then: the reader keeps to a size, the other tells how a stream ends."""
+    codec = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
+    size = 0
+    with codec.stream_reader(body, read_across_frames=True) as reader:
+        while piece := reader.read(_CHUNK):
+            size += len(piece)
+            if size > most:
+                raise _TooLong
+    pieces: list[bytes] = []
+    while body:
+        if len(pieces) == _PARTS:
+            raise _TooLong
+        frame = codec.decompressobj()
+        pieces.append(frame.decompress(body))
+        if not frame.eof:
+            raise _Broken
+        body = frame.unused_data
+    return b"".join(pieces)
+
+
+def _deflate_gzip(body: bytes) -> bytes:
+    stream = zlib.compressobj(wbits=16 + zlib.MAX_WBITS)
+    return stream.compress(body) + stream.flush()
+
+
+def _deflate_brotli(body: bytes) -> bytes:
+    packed: bytes = brotli.compress(body, quality=5)
+    return packed
+
+
+def _deflate_zstd(body: bytes) -> bytes:
+    return zstandard.ZstdCompressor().compress(body)
+
+
+#: By the names of the IANA registry of content codings.
+CODINGS: Mapping[str, Coding] = {
+    "gzip": Coding(_inflate_gzip, _deflate_gzip),
+    "deflate": Coding(_inflate_deflate, zlib.compress),
+    "br": Coding(_inflate_brotli, _deflate_brotli),
+    "zstd": Coding(_inflate_zstd, _deflate_zstd),
+}
+
+_ALIASES = {"x-gzip": "gzip"}

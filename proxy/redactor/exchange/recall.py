@@ -1,0 +1,93 @@
+"""What an exchange knows of its own tokens without asking the vault again.
+
+Small tokens (a date, four digits, a constant) mean something in one record and one field only, and equal values may
+have been spelled differently: so an object of an answer is first told to be one of the records at hand. A token that
+carries its record's id means the same everywhere.
+"""
+
+from collections.abc import Sequence
+
+from proxy.model.value import Value
+from proxy.redactor.redact import Item
+from proxy.tokenization.base import Resolution
+from proxy.vault.collection import Collection
+from proxy.vault.staging import Held
+
+#: A token that only this exchange knows is found anywhere in a body if its shape has at least so many.
+_TELLING_SHAPE = 1000.0
+_TELLING_LENGTH = 4
+
+#: Values by token, by field.
+_Known = dict[str, dict[str, Value]]
+
+
+class Recall:
+    """The values of all tokens that a request wrote, before and after it."""
+
+    __slots__ = ("_collection", "_held", "_known", "_owners", "_sealed")
+
+    def __init__(self, collection: Collection, held: Sequence[Held]) -> None:
+        self._collection = collection
+        self._held = held
+        self._known = [_known(one) for one in held]
+        self._sealed: dict[str, Value] = {}
+        self._owners: dict[str, int] = {}
+        sealed = [name for name, made in collection.tokenizers.items() if made.resolution is Resolution.SEALED]
+        for index, known in enumerate(self._known):
+            for name in sealed:
+                tokens = known.get(name, {})
+                self._sealed.update(tokens)
+                self._owners.update(dict.fromkeys(tokens, index))
+
+    def rows(self, items: Sequence[Item]) -> list[list[Value | None]]:
+        """For every place of every object the value of its token; ``None`` where it is not known here."""
+        if not self._held:
+            return [[None] * len(item.spots) for item in items]
+        keys = {held.key: index for index, held in enumerate(self._held) if held.key is not None}
+        return [self._row(item, self._owner(item, keys, len(items))) for item in items]
+
+    def anywhere(self) -> dict[str, Value]:
+        """Values by token text, for running text: only tokens that mean one thing and hardly stand there by chance."""
+        found: dict[str, Value] = {}
+        doubtful: set[str] = set()
+        telling = [
+            name
+            for name, shape in self._collection.shapes.items()
+            if shape.capacity() >= _TELLING_SHAPE and shape.resolution is not Resolution.CLEAR
+        ]
+        for tokens in (known.get(name, {}) for known in self._known for name in telling):
+            for token, value in tokens.items():
+                if found.setdefault(token, value) != value:
+                    doubtful.add(token)
+        return {
+            token: value for token, value in found.items() if token not in doubtful and len(token) >= _TELLING_LENGTH
+        }
+
+    def _owner(self, item: Item, keys: dict[str, int], count: int) -> int | None:
+        """Which of the records an object is: by its id, by tokens that only one of them has, or because both are alone."""
+        if item.id is not None and item.id in keys:
+            return keys[item.id]
+        owners = self._owners
+        claimed = {owners[spot.value.text] for spot in item.spots if spot.value and spot.value.text in owners}
+        if len(claimed) == 1:
+            return claimed.pop()
+        alone = count == 1 and len(self._held) == 1 and not claimed
+        return 0 if alone and (item.id is None or self._held[0].key is None) else None
+
+    def _row(self, item: Item, owner: int | None) -> list[Value | None]:
+        known: _Known = self._known[owner] if owner is not None else {}
+        row: list[Value | None] = []
+        for spot in item.spots:
+            text = spot.value.text if spot.value is not None else None
+            row.append(None if text is None else known.get(spot.field, {}).get(text) or self._sealed.get(text))
+        return row
+
+
+def _known(held: Held) -> _Known:
+    known: _Known = {}
+    for content in (held.live, held.content) if held.content is not held.live else (held.live,):
+        for name, values in content.fields.items() if content is not None else ():
+            tokens = known.setdefault(name, {})
+            for kept in values:
+                tokens[kept.token] = Value(kept.text, kept.json)
+    return known

@@ -1,0 +1,84 @@
+"""Follows the rule files while the proxy runs: a whole new rule set takes effect, or the old one stays in force.
+
+Files are looked at twice a second instead of being watched: it costs microseconds, and it sees what watchers miss on
+some file systems, config map symlink swaps and network folders among them.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from proxy.errors import VaultError
+from proxy.redactor.exchange.runtime import InForce, Runtime
+from proxy.redactor.load import fingerprint
+from proxy.redactor.rules import RuleSet
+from proxy.telemetry import logs
+from proxy.telemetry.metrics import Metrics
+
+_log = logs.logger("rules")
+
+#: Seconds between two looks; the promise is "within a second".
+_LOOK = 0.4
+
+
+class Reloader:
+    """Loads rules anew when their files change or SIGHUP asks for it."""
+
+    def __init__(
+        self,
+        path: Path,
+        read: Callable[[], RuleSet],
+        adopt: Callable[[RuleSet], Awaitable[Runtime]],
+        in_force: InForce,
+        metrics: Metrics,
+    ) -> None:
+        self._path = path
+        self._read = read
+        self._adopt = adopt
+        self._in_force = in_force
+        self._seen = fingerprint(path)
+        self._fault: str | None = None
+        self._failures = metrics.cell("domicile_rules_reload_failures_total")
+        self._success = metrics.cell("domicile_rules_reload_success_timestamp_seconds")
+        self._success.value = time.time()
+        self._metrics = metrics
+        metrics.info("domicile_rules_info", in_force.runtime.rules.version)
+
+    async def check(self) -> str | None:
+        """For ``/readyz``: what is wrong with the rule files as they stand, or ``None``."""
+        return self._fault
+
+    async def watch(self) -> None:
+        """Look for changes for ever."""
+        while True:
+            await asyncio.sleep(_LOOK)
+            found = await asyncio.to_thread(fingerprint, self._path)
+            if found != self._seen:
+                self._seen = found
+                await self.reload()
+
+    async def reload(self) -> bool:
+        """Load everything anew; whether it took effect. A fault is logged and counted, and changes nothing else."""
+        try:
+            rules = await asyncio.to_thread(self._read)
+            runtime = await self._adopt(rules)
+        except VaultError as error:
+            self._refuse(error)
+            return False
+        changed = rules.version != self._in_force.runtime.rules.version
+        self._in_force.runtime = runtime
+        self._fault = None
+        self._success.value = time.time()
+        self._metrics.info("domicile_rules_info", rules.version)
+        if changed:
+            _log.info("rules took effect", version=rules.version, count=len(rules.operations))
+        return True
+
+    def _refuse(self, error: VaultError) -> None:
+        self._failures.value += 1
+        first = error.details[0] if error.details else None
+        self._fault = f"{error.message} {first.source}: {first.text}" if first else error.message
+        _log.error("rules were refused, those before stay in force", code=error.code, text=error.message)
+        for detail in error.details:
+            _log.error("a fault in the rules", source=detail.source, text=detail.text)

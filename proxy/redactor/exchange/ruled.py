@@ -1,0 +1,278 @@
+"""One request of a matched operation and its answer, from redaction to restoration.
+
+The order is the promise: values are durable in the vault before ``outgoing`` returns, and the answer is settled before
+``incoming`` does. All state lives for one exchange; nothing is shared between the requests of a connection.
+"""
+
+import re
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+
+from proxy.errors import Code, VaultError
+from proxy.model.value import Value
+from proxy.redactor import restore
+from proxy.redactor.codecs.media import Media, classify
+from proxy.redactor.exchange.joined import Joined
+from proxy.redactor.exchange.recall import Recall
+from proxy.redactor.exchange.settling import settle
+from proxy.redactor.exchange.writing import Writing
+from proxy.redactor.message import Answer, RawHeaders, Request, header
+from proxy.redactor.redact import Body, Item, Spot, query_spots, read_body, read_request, request_ids
+from proxy.redactor.restore import Surroundings
+from proxy.redactor.rules import Match, Verb
+from proxy.redactor.splice import splice
+from proxy.redactor.words import Words
+from proxy.telemetry.metrics import Cell
+from proxy.tokenization.base import Resolution
+from proxy.vault.reconcile import reconcile, reconcile_gone
+from proxy.vault.reveal import Opened, Shown, reveal, reveal_anywhere, unbound
+from proxy.vault.vault import Vault
+
+_GONE = (404, 410)
+_BODILESS = (204, 304)
+
+
+class RuleExchange:
+    """Carries one request and its answer. Call ``outgoing`` once, then exactly one of ``incoming``, ``settled``, ``failed``."""
+
+    def __init__(self, joined: Joined, match: Match, vault: Vault) -> None:
+        self._joined = joined
+        self._plan = plan = joined.plan
+        self._match = match
+        self._operation = plan.operation
+        self._collection = collection = joined.collection
+        self._began = collection.clock()
+        self._writing = Writing(plan.operation, collection, vault) if plan.operation.verb is not Verb.READ else None
+        self._ids: list[str] = []
+        self._asked: dict[str, Value] = {}  #: what it searched for, in the caller's spelling
+        self._request: Request | None = None  #: as it came
+
+    # ------------------------------------------------------------------ the way in
+
+    async def outgoing(self, request: Request) -> Request:
+        """The request as the application may see it. Raises ``VaultError``; then nothing is stored and nothing may be sent."""
+        self._request = request
+        body = read_request(self._plan, request)
+        items = body.items if body is not None else []
+        self._ids = request_ids(self._operation.id, self._match, request, body)
+        target = self._search_target(request.target)
+        if self._writing is not None and (items or self._operation.verb is Verb.DELETE):
+            await self._writing.stage(items, self._ids)
+        if body is None or not items:
+            return request._replace(target=target)
+        try:
+            values = [self._replacements(index, item) for index, item in enumerate(items)]
+            redacted = splice(request.body, restore.edits(body, values))
+        except BaseException:
+            await self.failed(False)
+            raise
+        _count(self._joined.protected, items, values)
+        return request._replace(target=target, body=redacted)
+
+    def _replacements(self, index: int, item: Item) -> list[Value | None]:
+        if self._writing is not None and self._operation.verb is not Verb.DELETE:
+            return self._writing.tokens(index, item)
+        return [self._searched(spot) for spot in item.spots]
+
+    def _searched(self, spot: Spot) -> Value | None:
+        """The same-value token that finds a value in the application's own search."""
+        if spot.value is None or spot.value.text == "":
+            return None
+        token = self._collection.same_token(spot.field, spot.value)
+        self._asked[token.text] = spot.value
+        return token
+
+    def _search_target(self, target: bytes) -> bytes:
+        names = self._operation.request.query
+        if not names:
+            return target
+        edits = []
+        for spot in query_spots(target, names):
+            token = self._searched(spot)
+            if token is not None:
+                edits.append((spot.start, spot.end, restore.encode(Media.FORM, token)))
+        return splice(target, edits) if edits else target
+
+    # ------------------------------------------------------------------ the way back
+
+    def wants(self, status: int, headers: RawHeaders) -> bool:
+        """Whether the answer must be read whole, because tokens or ids may stand in its body."""
+        if status in _BODILESS or status < 200 or header(headers, b"content-length") == b"0":
+            return False
+        kind = restore.surroundings(headers)
+        if self._took(status):
+            return self._plan.response is not None and kind in (Surroundings.JSON, Surroundings.FORM)
+        return self._operation.endpoint.on_error.upstream_not_2xx == "scan" and kind is not None
+
+    async def settled(self, status: int, headers: RawHeaders) -> None:
+        """The answer is passed on as it comes: settle by its status and headers alone."""
+        try:
+            await self._settle(status, headers, None)
+        finally:
+            self._close()
+
+    async def failed(self, sent: bool) -> None:
+        """No answer came. ``sent``: the application may have got the request, or a part of it."""
+        writing = self._writing
+        try:
+            if writing is not None and writing.held:
+                if sent:
+                    await writing.doubt(writing.held, answered=False)
+                else:
+                    await writing.drop()
+        finally:
+            self._close()
+
+    async def incoming(self, answer: Answer) -> Answer:
+        """The answer as the caller may see it, after the vault has settled what it decides."""
+        try:
+            if self._took(answer.status):
+                return await self._restore(answer)
+            await self._settle(answer.status, answer.headers, None)
+            return await self._scan(answer)
+        finally:
+            self._close()
+
+    async def _restore(self, answer: Answer) -> Answer:
+        body = self._read_answer(answer)
+        if body is None:
+            await self._settle(answer.status, answer.headers, None)
+            return answer
+        if self._operation.verb is Verb.DELETE:
+            try:
+                restored = await self._values(body)
+            finally:
+                await self._settle(answer.status, answer.headers, body)
+        else:
+            await self._settle(answer.status, answer.headers, body)
+            restored = await self._values(body)
+        _count(self._joined.restored, body.items, restored)
+        return answer._replace(body=splice(answer.body, restore.edits(body, restored)))
+
+    def _read_answer(self, answer: Answer) -> Body | None:
+        """The objects of the answer, or ``None`` when it cannot be read: then it passes as it is, tokens and all."""
+        if self._plan.response is None:
+            return None
+        try:
+            media = classify(answer.headers, answer.body)
+            return None if media is Media.NONE else read_body(self._plan.response, media, answer.body, self._operation)
+        except VaultError as error:
+            if error.code not in _UNREADABLE:
+                raise
+            self._collection.observe("unreadable_answer")
+            return None
+
+    async def _values(self, body: Body) -> list[list[Value | None]]:
+        """The values of all tokens in the answer: those of this exchange from memory, others with one look-up."""
+        own = self._recall().rows(body.items)
+        if all(
+            value is not None or spot.value is None
+            for item, row in zip(body.items, own, strict=True)
+            for spot, value in zip(item.spots, row, strict=True)
+        ):
+            return own
+        lone = self._lone() if len(body.items) == 1 else None
+        shown = [Shown(item.id or lone, restore.places(item.spots)) for item in body.items]
+        try:
+            revealed = await reveal(self._collection, shown)
+        except VaultError as error:
+            self._without_vault(error)
+            return own
+        await self._reconcile(shown, revealed.rows)
+        for item, row, values in zip(body.items, own, revealed.values, strict=True):
+            found = iter(values)
+            for index, spot in enumerate(item.spots):
+                if spot.value is not None:
+                    value = next(found)
+                    row[index] = row[index] or value or self._asked.get(spot.value.text)
+        return own
+
+    def _recall(self) -> Recall:
+        return Recall(self._collection, self._writing.held if self._writing is not None else ())
+
+    def _lone(self) -> str | None:
+        """The id of the one record that the request is about."""
+        held = self._writing.held if self._writing is not None else ()
+        ids = self._ids or [one.key for one in held if one.key is not None]
+        return ids[0] if len(ids) == 1 else None
+
+    async def _reconcile(self, shown: Sequence[Shown], rows: Sequence[Opened | None]) -> None:
+        if any(row is not None and (row.staged or unbound(row)) for row in rows):
+            await self._decided(reconcile(self._collection, shown, rows, self._began))
+
+    async def _decided(self, reconciling: Awaitable[None]) -> None:
+        try:
+            await reconciling
+        except VaultError as error:
+            if error.code is not Code.VAULT_DOWN:
+                raise
+            self._collection.observe("late")  # the next answer that shows the record decides it
+
+    def _without_vault(self, error: VaultError) -> None:
+        """The vault cannot be read: the answer passes with its tokens, or the rule says which status takes its place."""
+        if error.code is not Code.VAULT_DOWN or self._operation.endpoint.on_error.vault_down_read != "tokens":
+            raise error
+        self._collection.observe("unrestored")
+
+    async def _scan(self, answer: Answer) -> Answer:
+        """Any other answer: our own tokens are restored wherever they stand, so that no caller has to read tokens.
+
+        Not those that the caller itself wrote there: they would tell it what belongs to others.
+        """
+        kind = restore.surroundings(answer.headers)
+        if not answer.body or kind is None or self._operation.endpoint.on_error.upstream_not_2xx != "scan":
+            return answer
+        values = {**self._asked, **self._recall().anywhere()}
+        found = restore.candidates(kind, answer.body, self._patterns(values), values)
+        unknown = self._unsaid({item.text: None for item in found if item.text not in values})
+        try:
+            values.update(await reveal_anywhere(self._collection, unknown) if unknown else {})
+        except VaultError as error:
+            self._without_vault(error)
+        edits = restore.rewrite(kind, found, values)
+        return answer._replace(body=splice(answer.body, edits)) if edits else answer
+
+    def _unsaid(self, tokens: Mapping[str, None]) -> list[str]:
+        """Those that the caller did not write into its request."""
+        return Words(self._request).without(tokens) if tokens and self._request is not None else []
+
+    def _patterns(self, tokens: Iterable[str]) -> list[re.Pattern[str]]:
+        patterns = {
+            tokenizer.pattern.pattern: tokenizer.pattern
+            for tokenizer in self._collection.tokenizers.values()
+            if tokenizer.resolution in (Resolution.SEALED, Resolution.INDEXED)
+        }
+        own = [
+            re.escape(token)
+            for token in tokens
+            if len(token) >= _TELLING and not any(pattern.fullmatch(token) for pattern in patterns.values())
+        ]
+        return [*patterns.values(), *([re.compile(rf"(?<!\w)(?:{'|'.join(own)})(?!\w)", re.ASCII)] if own else [])]
+
+    # ------------------------------------------------------------------ settling
+
+    def _took(self, status: int) -> bool:
+        return status in self._operation.response.success
+
+    async def _settle(self, status: int, headers: RawHeaders, body: Body | None) -> None:
+        """What the application's answer means for what was staged, or for a delete that was in doubt."""
+        if self._writing is not None:
+            await settle(self._writing, self._operation, status, headers, body)
+        elif status in _GONE and self._ids:
+            await self._decided(reconcile_gone(self._collection, self._ids, self._began))
+
+    def _close(self) -> None:
+        if self._writing is not None:
+            self._writing.close()
+
+
+#: A token of this exchange is looked for inside running text only when it is too long to stand there by chance.
+_TELLING = 12
+
+_UNREADABLE = (Code.UNREADABLE_BODY, Code.AMBIGUOUS_JSON, Code.TOO_LARGE)
+
+
+def _count(cells: Mapping[str, Cell], items: Sequence[Item], values: Sequence[Sequence[Value | None]]) -> None:
+    for item, row in zip(items, values, strict=True):
+        for spot, value in zip(item.spots, row, strict=True):
+            if value is not None:
+                cells[spot.field].value += 1

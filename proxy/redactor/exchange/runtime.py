@@ -1,0 +1,129 @@
+"""A rule set joined to a vault: what is in force. Swapped as a whole when rule files change."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from proxy.errors import Code, VaultError
+from proxy.redactor.exchange.joined import Joined
+from proxy.redactor.exchange.ruled import RuleExchange
+from proxy.redactor.message import RawHeaders
+from proxy.redactor.plan import make_plan
+from proxy.redactor.routing import Router
+from proxy.redactor.rules import Endpoint, Entity, Match, RuleSet
+from proxy.telemetry.metrics import Metrics
+from proxy.vault.collection import Recipe
+from proxy.vault.vault import Vault
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """Compiled rules with their router and collections."""
+
+    rules: RuleSet
+    vault: Vault
+    router: Router
+    joined: Mapping[int, Joined]  #: by identity of the operation
+
+    def match(
+        self, method: str, host: str, target: bytes, headers: RawHeaders, override: str | None = None
+    ) -> tuple[Endpoint, Match | None]:
+        """The endpoint and operation of a request; ``override`` is a method that its body names.
+
+        Raises ``VaultError``: BAD_REQUEST for a request whose readings hit different rules, NOT_FOUND when no endpoint
+        serves the host and path.
+        """
+        overrides, addresses = _told(headers)
+        if override:
+            overrides.append(override.encode())
+        found = self.router.match(method, host, target, _override(overrides) if overrides else None)
+        if addresses:
+            self._agree(found, method, host, addresses)
+        if found is not None:
+            return found.operation.endpoint, Match(found.operation, found.params, self)
+        endpoint = self.router.endpoint(host, target)
+        if endpoint is None:
+            raise VaultError(Code.NOT_FOUND, "No endpoint of the rule files serves this host and path.")
+        return endpoint, None
+
+    def _agree(self, found: Match | None, method: str, host: str, addresses: Iterable[bytes]) -> None:
+        """Refuse an address in a header that leads to another rule than the target does."""
+        for address in addresses:
+            named = self.router.match(method, host, address)
+            if named is not None and (found is None or named.operation is not found.operation):
+                raise VaultError(
+                    Code.BAD_REQUEST, "A header of the request names another address than its target: send one."
+                )
+
+    def overridable(self, host: str, target: bytes) -> bool:
+        """Whether a method that the body of a POST names may lead to an operation."""
+        return self.router.overridable(host, target)
+
+    def exchange(self, match: Match) -> RuleExchange:
+        """A new exchange for one matched request."""
+        return RuleExchange(self.joined[id(match.operation)], match, self.vault)
+
+
+class InForce:
+    """The rules in force: the one reference that a reload swaps. Requests under way keep the rules that matched them."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+
+    def match(
+        self, method: str, host: str, target: bytes, headers: RawHeaders, override: str | None = None
+    ) -> tuple[Endpoint, Match | None]:
+        """As ``Runtime.match``, by the rules in force now."""
+        return self.runtime.match(method, host, target, headers, override)
+
+    def overridable(self, host: str, target: bytes) -> bool:
+        """As ``Runtime.overridable``, by the rules in force now."""
+        return self.runtime.overridable(host, target)
+
+    def exchange(self, match: Match) -> RuleExchange:
+        """An exchange by the rules that made this match."""
+        scope = match.scope
+        if not isinstance(scope, Runtime):
+            raise TypeError("the match was not made by a runtime")
+        return scope.exchange(match)
+
+
+#: Header fields in which frameworks let a caller name another method, and another address.
+_OVERRIDES = frozenset({b"x-http-method-override", b"x-http-method", b"x-method-override"})
+_ADDRESSES = frozenset({b"x-original-url", b"x-rewrite-url"})
+
+
+def _told(headers: RawHeaders) -> tuple[list[bytes], list[bytes]]:
+    """The methods and addresses that headers name. CGI and its heirs know no difference between ``-`` and ``_``."""
+    overrides: list[bytes] = []
+    addresses: list[bytes] = []
+    for name, value in headers:
+        if name[:2] in (b"X-", b"x-", b"X_", b"x_"):
+            plain = name.lower().replace(b"_", b"-")
+            if plain in _OVERRIDES:
+                overrides.append(value)
+            elif plain in _ADDRESSES:
+                addresses.append(value)
+    return overrides, addresses
+
+
+def _override(values: Iterable[bytes]) -> str:
+    named = {method.strip().upper() for value in values for method in value.split(b",")}
+    if len(named) > 1:
+        raise VaultError(Code.BAD_REQUEST, "The request names several methods to override its own: send one.")
+    return named.pop().decode("latin-1")
+
+
+def recipe(entity: Entity) -> Recipe:
+    """What the vault needs to know of an entity."""
+    shapes = {name: field.shape for name, field in entity.fields.items()}
+    return Recipe(entity.schema, shapes, entity.expires, entity.addressed)
+
+
+async def join(rules: RuleSet, vault: Vault, metrics: Metrics) -> Runtime:
+    """Make a rule set ready to serve: tables exist, selectors are compiled. Raises ``VaultError`` and changes nothing in force."""
+    collections = {entity.schema.name: await vault.collection(recipe(entity)) for entity in rules.entities}
+    joined = {
+        id(operation): Joined(make_plan(operation), collections[operation.entity.schema.name], metrics)
+        for operation in rules.operations
+    }
+    return Runtime(rules, vault, Router(rules.operations, rules.endpoints), joined)

@@ -1,0 +1,94 @@
+"""What an application's answer means for what its request staged: taken, refused, or nobody knows."""
+
+from collections.abc import Mapping, Sequence
+
+from proxy.redactor import restore
+from proxy.redactor.exchange.writing import Writing
+from proxy.redactor.message import RawHeaders
+from proxy.redactor.redact import Body
+from proxy.redactor.rules import Operation, Source, Verb
+from proxy.vault.staging import Held
+
+
+async def settle(writing: Writing, operation: Operation, status: int, headers: RawHeaders, body: Body | None) -> None:
+    """Bring what the exchange holds to its end; ``body`` is ``None`` where the answer was not read."""
+    took = status in operation.response.success
+    if operation.verb is Verb.DELETE and operation.id is None and took and body is not None:
+        await writing.remove_named([item.id for item in body.items if item.id is not None] or body.ids)
+    if not writing.held:
+        return
+    if not took:
+        if status >= 500 or 300 <= status < 400:
+            await writing.doubt(writing.held, answered=True)
+        else:
+            await writing.drop()
+    elif operation.verb is Verb.DELETE:
+        await writing.remove()
+    else:
+        await _accept(writing, operation, headers, body)
+
+
+async def _accept(writing: Writing, operation: Operation, headers: RawHeaders, body: Body | None) -> None:
+    fresh = [held for held in writing.held if held.row is None]
+    if fresh:
+        pairs = _name(fresh, operation, headers, body)
+        if pairs:
+            await writing.bind(pairs)
+        for held, key in pairs:
+            held.key = key
+        named = {held.rid for held, _ in pairs}
+        nameless = [held for held in fresh if held.rid not in named]
+        if nameless:
+            await writing.accept(nameless)
+    for held in writing.held:
+        if held.row is not None:
+            await writing.promote(held, _shown_for(held, writing, body))
+
+
+def _name(
+    fresh: Sequence[Held], operation: Operation, headers: RawHeaders, body: Body | None
+) -> list[tuple[Held, str]]:
+    """Which new record got which id: by its own id, by the tokens beside the id, or by their order."""
+    known = [(held, held.key) for held in fresh if held.key is not None]
+    fresh = [held for held in fresh if held.key is None]
+    place = operation.response.id
+    if not fresh or place is None:
+        return known
+    if place.source is Source.HEADER:
+        ids = restore.header_ids(place, headers)
+        return known + list(zip(fresh, ids, strict=True)) if len(ids) == len(fresh) else known
+    return known + (_pair(fresh, body) if body is not None else [])
+
+
+def _pair(fresh: Sequence[Held], body: Body) -> list[tuple[Held, str]]:
+    """New records and the ids of an answer's objects: by tokens, and by order where no token says otherwise."""
+    ids = [item.id for item in body.items if item.id is not None] or body.ids
+    if len(fresh) == 1 and len(ids) == 1:
+        return [(fresh[0], ids[0])]
+    owners: dict[tuple[str, str], set[int]] = {}
+    for index, held in enumerate(fresh):
+        for name, values in held.given.items():
+            for kept in values:
+                owners.setdefault((name, kept.token), set()).add(index)
+    told: dict[int, str] = {}
+    for item in body.items:
+        holders = [owners[place] for place in restore.places(item.spots) if place in owners]
+        common = set.intersection(*holders) if holders else set()
+        if item.id is not None and len(common) == 1:
+            told.setdefault(common.pop(), item.id)
+    if len(ids) == len(fresh) and all(ids[index] == key for index, key in told.items()):
+        return list(zip(fresh, ids, strict=True))
+    return [(fresh[index], key) for index, key in told.items()]
+
+
+def _shown_for(held: Held, writing: Writing, body: Body | None) -> Mapping[str, tuple[str, ...]]:
+    """The tokens by field that the answer shows of this record."""
+    if body is None:
+        return {}
+    items = [item for item in body.items if item.id == held.key]
+    if not items and len(body.items) == 1 and len(writing.held) == 1 and body.items[0].id is None:
+        items = body.items
+    shown: dict[str, tuple[str, ...]] = {}
+    for name, text in restore.places(items[0].spots) if len(items) == 1 else ():
+        shown[name] = (*shown.get(name, ()), text)
+    return shown

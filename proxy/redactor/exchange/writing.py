@@ -1,0 +1,191 @@
+"""The write side of an exchange: what a request changes is staged, and the answer decides what becomes of it."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from proxy.errors import Code, VaultError
+from proxy.model.value import Value
+from proxy.redactor.redact import Item, Spot
+from proxy.redactor.rules import Absent, Empty, Nulls, Operation, OwnToken, Verb
+from proxy.vault import staging
+from proxy.vault.collection import Collection
+from proxy.vault.content import Kept
+from proxy.vault.drafting import Draft
+from proxy.vault.staging import Held
+from proxy.vault.vault import Vault
+
+
+class Writing:
+    """What one exchange has staged. ``close`` must be called whatever happens; it is idempotent."""
+
+    def __init__(self, operation: Operation, collection: Collection, vault: Vault) -> None:
+        self._operation = operation
+        self._collection = collection
+        self._vault = vault
+        self._locks: tuple[bytes, ...] = ()
+        self.held: list[Held] = []
+        self._shared = False
+
+    async def stage(self, items: Sequence[Item], ids: Sequence[str]) -> None:
+        """Make what the request changes durable. Raises ``VaultError``; nothing is stored then."""
+        try:
+            await self._stage(items, ids)
+        except BaseException:
+            try:
+                if self.held:
+                    await self.drop()
+            finally:
+                self.close()
+            raise
+
+    def tokens(self, index: int, item: Item) -> list[Value | None]:
+        """What goes to the application in each place of the ``index``-th object; ``None`` leaves the place alone."""
+        held = self.held[0] if self._shared else self.held[index]
+        taken: dict[str, int] = {}
+        tokens: list[Value | None] = []
+        for spot in item.spots:
+            at = taken.get(spot.field, 0)
+            token = held.given[spot.field][at].stands_for if _carries(spot.value) else self._kept_token(held, spot, at)
+            if token is not None:
+                taken[spot.field] = at + 1
+            tokens.append(token)
+        return tokens
+
+    async def bind(self, pairs: Sequence[tuple[Held, str]]) -> None:
+        """The application took new records under these ids."""
+        await self._surely(lambda: staging.bind(self._collection, pairs))
+
+    async def promote(self, held: Held, shown: Mapping[str, tuple[str, ...]]) -> None:
+        """The application took the update of a record that the vault knew."""
+        await self._surely(lambda: staging.promote(self._collection, held, shown))
+
+    async def remove(self) -> None:
+        """The application deleted the records."""
+        await self._surely(lambda: staging.remove(self._collection, self.held))
+
+    async def remove_named(self, ids: Sequence[str]) -> None:
+        """The application deleted records that only its answer names."""
+
+        async def settle() -> None:
+            await staging.remove(self._collection, await staging.stage_deletes(self._collection, ids))
+
+        await self._lock(ids)
+        await self._surely(settle)
+
+    async def drop(self) -> None:
+        """The application refused the request."""
+        await self._surely(lambda: staging.drop(self._collection, self.held))
+
+    async def accept(self, held: Sequence[Held]) -> None:
+        """The application took new records without telling their ids."""
+        await self._surely(lambda: staging.accept(self._collection, held))
+
+    async def doubt(self, held: Sequence[Held], *, answered: bool) -> None:
+        """Nobody knows what the application did with these records."""
+        await self._surely(lambda: staging.doubt(self._collection, held, answered=answered))
+
+    def close(self) -> None:
+        """Let the next writer of these records go on."""
+        locks, self._locks = self._locks, ()
+        self._collection.state.locks.release(locks)
+
+    async def _stage(self, items: Sequence[Item], ids: Sequence[str]) -> None:
+        collection = self._collection
+        if self._operation.verb is Verb.DELETE:
+            ids = ids or [item.id for item in items if item.id is not None]
+            await self._lock(ids)
+            await self._vault.catch_up()
+            self.held = await staging.stage_deletes(collection, ids)
+            return
+        drafts = [self._draft(item) for item in items]
+        if self._operation.verb is Verb.CREATE:
+            self.held = await staging.stage_creates(collection, drafts, [None] * len(drafts))
+            return
+        keys = self._keys(items, ids)
+        await self._lock(keys)
+        await self._vault.catch_up()
+        self._shared = len(drafts) == 1 and len(keys) > 1
+        if self._shared:
+            self.held = await staging.stage_shared(collection, keys, drafts[0])
+        else:
+            self.held = await staging.stage_updates(collection, list(zip(keys, drafts, strict=True)))
+        self._refuse_own_tokens()
+
+    async def _lock(self, keys: Sequence[str]) -> None:
+        self._locks = await self._collection.state.locks.acquire([self._collection.key_hash(key) for key in keys])
+
+    def _keys(self, items: Sequence[Item], ids: Sequence[str]) -> list[str]:
+        """The ids of the records that an update changes: one for each object, or several for a single object."""
+        said = ids or [item.id for item in items if item.id is not None]
+        keys = list(dict.fromkeys(said))
+        if keys and (len(items) == 1 or len(items) == len(said) == len(keys)):
+            return keys
+        raise VaultError(
+            Code.BAD_REQUEST,
+            f"The request matches {self._operation.label}, but it does not say which record each of its objects belongs to, each once.",
+        )
+
+    def _draft(self, item: Item) -> Draft:
+        request = self._operation.request
+        fields: dict[str, list[Value]] = {}
+        keep: set[str] = set()
+        for spot in item.spots:
+            if spot.value is not None and _carries(spot.value):
+                fields.setdefault(spot.field, []).append(spot.value)
+            elif _keeps(request.nulls, request.empty, spot.value):
+                keep.add(spot.field)
+            else:
+                fields.setdefault(spot.field, [])
+        self._count_absent(item)
+        given = {name: tuple(values) for name, values in fields.items() if values or name not in keep}
+        declared = frozenset(self._operation.entity.fields)
+        return Draft(given, frozenset(keep), request.absent is Absent.ERASE, declared)
+
+    def _count_absent(self, item: Item) -> None:
+        operation = self._operation
+        if operation.verb is not Verb.CREATE and operation.request.absent is Absent.KEEP:
+            return
+        present = {spot.field for spot in item.spots}
+        absent = [name for name in operation.entity.fields if name not in present]
+        if absent and operation.endpoint.on_error.field_absent == "refuse":
+            raise VaultError(
+                Code.FIELD_ABSENT, f"{operation.label} must carry every field; missing: {', '.join(absent)}."
+            )
+        if absent:
+            self._collection.observe("field_absent", len(absent))
+
+    def _refuse_own_tokens(self) -> None:
+        if self._operation.request.own_token is not OwnToken.REFUSE:
+            return
+        own = sorted({name for held in self.held for name in held.own})
+        if own:
+            raise VaultError(
+                Code.VALUE_UNFIT, f"{self._operation.label} was sent tokens in place of values, in: {', '.join(own)}."
+            )
+
+    def _kept_token(self, held: Held, spot: Spot, at: int) -> Value | None:
+        """For a null or empty place that keeps its stored value: the token of that value, if there is one."""
+        request = self._operation.request
+        if held.live is None or spot.field in held.given or not _keeps(request.nulls, request.empty, spot.value):
+            return None  # where other values of the field were sent, they are the whole of it
+        live: tuple[Kept, ...] = held.live.fields.get(spot.field, ())
+        return live[at].stands_for if at < len(live) else None
+
+    async def _surely(self, settle: Callable[[], Awaitable[None]]) -> None:
+        """Settle now, or, when the store cannot be written, again at every upkeep: the application has acted already."""
+        try:
+            await settle()
+        except VaultError as error:
+            if error.code is not Code.VAULT_DOWN:
+                staging.forget(self._collection, self.held)
+                raise
+            self._collection.observe("late")
+            self._vault.later(settle)
+
+
+def _carries(value: Value | None) -> bool:
+    """Whether there is anything to protect: null and the empty text are not values of a person."""
+    return value is not None and (value.text != "" or value.json)
+
+
+def _keeps(nulls: Nulls, empty: Empty, value: Value | None) -> bool:
+    return nulls is Nulls.KEEP if value is None else empty is Empty.KEEP

@@ -1,0 +1,149 @@
+"""The effective rule of a request, with every default filled in, for ``domicile rules explain METHOD PATH``."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from proxy.model.path import Path, spell
+from proxy.redactor.routing import Router
+from proxy.redactor.rules import BodyPlace, Endpoint, FieldRule, IdPlace, Operation, RuleSet, Source
+
+_EVERY_SUCCESS = frozenset(range(200, 300))
+
+
+def find(rules: RuleSet, method: str, path: str, host: str = "") -> tuple[Endpoint | None, Operation | None]:
+    """The endpoint and the operation of a request; ``path`` is a path, or a template as a rule writes it.
+
+    Without a host, endpoints that are told apart by it are tried in the order of their files. Raises
+    ``VaultError(BAD_REQUEST)`` for a path that two rules name in two readings.
+    """
+    for operation in rules.operations:
+        if (
+            path == operation.template
+            and method.upper() in operation.methods
+            and host in ("", *operation.endpoint.hosts)
+        ):
+            return operation.endpoint, operation
+    router = Router(rules.operations, rules.endpoints)
+    hosts = [host] if host else ["", *sorted({name for endpoint in rules.endpoints for name in endpoint.hosts})]
+    target = path.encode()
+    for name in hosts:
+        if match := router.match(method, name, target):
+            return match.operation.endpoint, match.operation
+    return next((found for name in hosts if (found := router.endpoint(name, target))), None), None
+
+
+def as_data(endpoint: Endpoint | None, operation: Operation | None) -> dict[str, Any]:
+    """The effective rule as JSON-ready data; ``operation`` is ``null`` when no rule names the request."""
+    out: dict[str, Any] = {"endpoint": _endpoint(endpoint) if endpoint else None, "operation": None}
+    if operation is None or endpoint is None:
+        return out
+    out["operation"] = {
+        "match": operation.label,
+        "at": str(operation.position),
+        str(operation.verb): operation.entity.name,
+        "schema": operation.entity.schema.name,
+        "expires_ms": operation.entity.expires,
+        "fields": {field.name: _field(field) for field in operation.entity.fields.values()},
+        "id": _id(operation.id, operation.request.body),
+        "request": _request(operation),
+        "response": _response(operation),
+        "query": dict(operation.request.query),
+    }
+    return out
+
+
+def as_text(data: Mapping[str, Any]) -> str:
+    """The same for people, one thing a line, nested by indentation."""
+    if data["endpoint"] is None:
+        return "No endpoint takes this request: the proxy refuses it."
+    if data["operation"] is None:
+        fate = {"pass": "it passes unchanged", "report": "it passes unchanged and is counted", "deny": "it is refused"}
+        return (
+            f"No rule names this request: {fate[data['endpoint']['unmatched']]} (endpoint {data['endpoint']['name']})."
+        )
+    return "\n".join(_lines({"operation": data["operation"], "endpoint": data["endpoint"]}, 0))
+
+
+def _lines(data: Mapping[str, Any], depth: int) -> Iterable[str]:
+    pad = "  " * depth
+    for key, value in data.items():
+        if isinstance(value, Mapping) and "kind" in value:
+            yield f"{pad}{key}: " + ", ".join(f"{name} {_word(part)}" for name, part in value.items() if part != [])
+        elif isinstance(value, Mapping) and value:
+            yield f"{pad}{key}:"
+            yield from _lines(value, depth + 1)
+        else:
+            yield f"{pad}{key}: {_word(value)}"
+
+
+def _word(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value in (None, "", {}) else str(value)
+
+
+def _endpoint(endpoint: Endpoint) -> dict[str, Any]:
+    limits, errors = endpoint.limits, endpoint.on_error
+    return {
+        "name": endpoint.name,
+        "host": sorted(endpoint.hosts),
+        "prefix": endpoint.prefix,
+        "unmatched": str(endpoint.unmatched),
+        "limits": {name: getattr(limits, name) for name in limits.__slots__},
+        "on_error": {name: getattr(errors, name) for name in errors.__slots__},
+    }
+
+
+def _field(field: FieldRule) -> dict[str, Any]:
+    return {
+        "kind": field.kind,
+        "token": field.shape.name,
+        "same": field.shape.same,
+        "resolves": field.shape.resolution.value,
+        "at": spell(field.at),
+        "find": sorted(field.find),
+        "stored": "plain" if field.plain else "sealed",
+    }
+
+
+def _request(operation: Operation) -> dict[str, Any]:
+    rule = operation.request
+    words = {word: str(getattr(rule, word)) for word in ("absent", "nulls", "empty", "own_token")}
+    return {"body": _body(rule.body)} | (
+        words if rule.body is not None and operation.verb in ("create", "update") else {}
+    )
+
+
+def _response(operation: Operation) -> dict[str, Any]:
+    rule = operation.response
+    return {"body": _body(rule.body), "id": _id(rule.id, rule.body), "success": _statuses(rule.success)}
+
+
+def _body(body: BodyPlace | None) -> dict[str, Any] | None:
+    if body is None:
+        return None
+    start: Path = body.objects or ()
+    places = {name: spell(start + path) for name, path in body.fields.items()}
+    places |= {name: spell(path) for name, path in body.anchored.items()}
+    objects = None if body.objects is None else spell(body.objects)
+    return {("each" if body.each else "object"): objects, "fields": places, "form": dict(body.form)}
+
+
+def _id(place: IdPlace | None, body: BodyPlace | None) -> str | None:
+    if place is None:
+        return None
+    if place.source is Source.HEADER:
+        return f"header {place.name} {place.template}"
+    if place.source is not Source.BODY:
+        return f"{place.source} {place.name}"
+    start: Path = () if place.absolute or body is None else body.objects or ()
+    return spell(start + place.path)
+
+
+def _statuses(success: frozenset[int]) -> list[str]:
+    """``2xx`` in short, other statuses one by one."""
+    if success >= _EVERY_SUCCESS:
+        return ["200-299", *map(str, sorted(success - _EVERY_SUCCESS))]
+    return [str(status) for status in sorted(success)]

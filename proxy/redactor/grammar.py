@@ -1,0 +1,206 @@
+"""The grammar of JSON (RFC 8259) over bytes, and how to step over a value without reading it.
+
+Exactly the grammar: no comments, no NaN, no control characters in strings, no second value. Nothing here recurses,
+so depth is bounded by the caller's limit and not by the interpreter's. The patterns work on a text whose escapes were
+``evened``, and repeat groups only so often: an unbounded group keeps memory for each round, and its possessive form is
+broken before Python 3.11.5.
+"""
+
+import json
+import re
+from codecs import utf_8_decode
+from collections.abc import Iterator
+
+from proxy.errors import Code, VaultError
+
+_WS = rb"[ \t\n\r]*+"
+_STRING = rb'"[^"\\\x00-\x1f]*+"'
+_NUMBER = rb"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?"
+_SCALAR = rb"(?:" + _STRING + rb"|" + _NUMBER + rb"|true|false|null)"
+_KEY = _STRING + _WS + rb":" + _WS
+_COMMA = _WS + rb"," + _WS
+
+SCALAR = re.compile(_SCALAR)
+
+#: After ``{`` or after a value in an object: group 1 is the closing brace, group 2 the next member's raw name.
+FIRST_MEMBER = re.compile(_WS + rb"(?:(\})|(" + _STRING + rb")" + _WS + rb":" + _WS + rb")")
+NEXT_MEMBER = re.compile(_WS + rb"(?:(\})|," + _WS + rb"(" + _STRING + rb")" + _WS + rb":" + _WS + rb")")
+#: The same in an array: group 1 is the closing bracket; otherwise a value follows.
+FIRST_ELEMENT = re.compile(_WS + rb"(?:(\])|)")
+NEXT_ELEMENT = re.compile(_WS + rb"(?:(\])|," + _WS + rb")")
+
+#: What stands between the values of an object: one separator and one name.
+_BETWEEN = re.compile(_WS + rb"[{,]" + _WS + _KEY)
+
+#: A value that a pattern can step over by itself: a scalar, or a short array or object of scalars.
+_SHORT_ARRAY = rb"\[" + _WS + rb"(?:" + _SCALAR + rb"(?:" + _COMMA + _SCALAR + rb"){0,30})?" + _WS + rb"\]"
+_SHORT_OBJECT = (
+    rb"\{" + _WS + rb"(?:" + _KEY + _SCALAR + rb"(?:" + _COMMA + _KEY + _SCALAR + rb"){0,30})?" + _WS + rb"\}"
+)
+_SHORT = rb"(?:" + _SCALAR + rb"|" + _SHORT_ARRAY + rb"|" + _SHORT_OBJECT + rb")"
+
+_SPACE = re.compile(_WS)
+_SCALAR_RUN = re.compile(rb"(?:" + _COMMA + _SCALAR + rb"){0,500}")
+
+#: For each kind of container: what comes first, what comes next, a value to step over, and more members like it. The
+#: second pair is for places where no container may stand.
+_OBJECT = (FIRST_MEMBER, NEXT_MEMBER, re.compile(_SHORT), re.compile(rb"(?:" + _COMMA + _KEY + _SHORT + rb"){0,500}"))
+_ARRAY = (FIRST_ELEMENT, NEXT_ELEMENT, re.compile(_SHORT), re.compile(rb"(?:" + _COMMA + _SHORT + rb"){0,500}"))
+_LAST_OBJECT = (FIRST_MEMBER, NEXT_MEMBER, SCALAR, re.compile(rb"(?:" + _COMMA + _KEY + _SCALAR + rb"){0,500}"))
+_LAST_ARRAY = (FIRST_ELEMENT, NEXT_ELEMENT, SCALAR, _SCALAR_RUN)
+
+_SHORT_ESCAPE = re.compile(rb'\\["\\/bfnrt]')
+_LONG_ESCAPE = re.compile(rb"\\u[0-9A-Fa-f]{4}")
+
+#: One escape of a string: 12 bytes a surrogate pair, 6 bytes half of one, 2 bytes anything else.
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9A-Fa-f]{2}\\u[dD][c-fC-F][0-9A-Fa-f]{2}|u[dD][89a-fA-F][0-9A-Fa-f]{2}|.)", re.DOTALL
+)
+
+_PIECE = 32 * 1024
+
+
+def evened(body: bytes) -> bytes:
+    """The same text with plain characters in place of its escapes, every other byte where it was.
+
+    A backslash that is left belongs to no escape. Outside of strings no escape becomes anything that JSON knows.
+    """
+    if body.find(b"\\") < 0:
+        return body
+    return _LONG_ESCAPE.sub(b"______", _SHORT_ESCAPE.sub(b"__", body))
+
+
+def mended(body: bytes) -> bytes:
+    """The same text with U+FFFD in place of each half of a surrogate pair, every other byte where it was."""
+    return _ESCAPE.sub(lambda match: rb"\ufffd" if len(match[0]) == 6 else match[0], body)
+
+
+def lone_surrogate(raw: bytes, start: int, end: int) -> bool:
+    """Whether a JSON text between two offsets holds half of a surrogate pair (RFC 8259, section 8.2)."""
+    if raw.find(b"\\", start, end) < 0:
+        return False
+    return any(len(match[0]) == 6 for match in _ESCAPE.finditer(raw, start, end))
+
+
+def is_utf8(body: bytes) -> bool:
+    """Whether the bytes are UTF-8; surrogates and overlong forms are not."""
+    if body.isascii():
+        return True
+    view, at = memoryview(body), 0
+    try:
+        while at < len(body):
+            # Piece by piece: a fraction of the time that one string of the whole size takes.
+            at += utf_8_decode(view[at : at + _PIECE], "strict", at + _PIECE >= len(body))[1]
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def member_name(raw: bytes) -> str:
+    """The decoded name of a member, out of a text that fits the grammar."""
+    if b"\\" in raw:
+        name: str = json.loads(raw)
+        return name
+    return raw[1:-1].decode()
+
+
+def one_name(gap: bytes) -> bool:
+    """Whether one separator and one name is all that stands there, before a member's value."""
+    return _BETWEEN.fullmatch(evened(gap)) is not None
+
+
+def names_of(valid: bytes) -> Iterator[str]:
+    """The decoded names of all members of an object, in order; of one out of a document that was validated."""
+    text = evened(valid)
+    at, pattern = 1, FIRST_MEMBER
+    while (match := pattern.match(text, at)) and not match[1]:
+        yield member_name(valid[match.start(2) : match.end(2)])
+        at, pattern = match.end(), NEXT_MEMBER
+        value = SCALAR.match(text, at)
+        at = value.end() if value else skip(text, at, len(text), 0)
+
+
+def space(body: bytes, at: int) -> int:
+    """The end of the white space that starts at ``at``, which may be none."""
+    return _end(_SPACE, body, at)
+
+
+def run_of_scalars(text: bytes, at: int) -> int:
+    """Inside an array, behind an element: the end of elements that follow and are neither array nor object."""
+    return _end(_SCALAR_RUN, text, at)
+
+
+def skip(text: bytes, at: int, room: int, depth: int) -> int:
+    """The end of the array or object that starts at ``at``, which may nest ``room`` levels, itself included.
+
+    Raises ``VaultError``: UNREADABLE_BODY, or TOO_LARGE naming ``depth``, the limit of the whole document.
+    """
+    closers: list[bool] = []  #: true for each open object
+    fresh = True
+    while True:
+        if fresh:
+            if len(closers) == room:
+                raise too_deep(depth)
+            closers.append(text[at] == 0x7B)
+            at += 1
+        if len(closers) < room:
+            kind = _OBJECT if closers[-1] else _ARRAY
+        else:
+            kind = _LAST_OBJECT if closers[-1] else _LAST_ARRAY
+        at, fresh = _step(text, at, kind, fresh)
+        if not fresh:
+            closers.pop()
+            if not closers:
+                return at
+
+
+def _step(text: bytes, at: int, kind: tuple[re.Pattern[bytes], ...], fresh: bool) -> tuple[int, bool]:
+    """Go on in an open container: to the start of a container in it (true), or behind its end (false)."""
+    first, following, value, run = kind
+    while True:
+        match = (first if fresh else following).match(text, at)
+        if match is None:
+            raise broken(at)
+        at = match.end()
+        if match[1]:
+            return at, False
+        stepped = value.match(text, at)
+        if stepped is None:
+            if text[at : at + 1] in (b"{", b"["):
+                return at, True
+            raise broken(at)
+        at = _end(run, text, stepped.end())
+        fresh = False
+
+
+def _end(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
+    """The end of a match of a pattern that also matches nothing at all."""
+    match = pattern.match(text, at)
+    return at if match is None else match.end()
+
+
+# ---------------------------------------------------------------------- errors
+
+
+def not_utf8() -> VaultError:
+    """The error for a body in another charset."""
+    return VaultError(Code.UNREADABLE_BODY, "The JSON body is not UTF-8: send it in UTF-8.")
+
+
+def broken(at: int) -> VaultError:
+    """The error for a body that is no JSON; the offset counts bytes from 0."""
+    return VaultError(Code.UNREADABLE_BODY, f"The body is not valid JSON at byte {at}: send JSON as RFC 8259 has it.")
+
+
+def too_deep(depth: int) -> VaultError:
+    """The error for a body that nests deeper than allowed."""
+    return VaultError(
+        Code.TOO_LARGE, f"The JSON body nests deeper than {depth} levels: flatten it, or raise limits.json_depth."
+    )
+
+
+def ambiguous(reason: str) -> VaultError:
+    """The error for a body that two readers may understand differently."""
+    return VaultError(
+        Code.AMBIGUOUS_JSON, f"The JSON body is ambiguous: {reason}. Send one document with distinct names."
+    )

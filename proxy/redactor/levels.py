@@ -1,0 +1,307 @@
+"""Selection at the speed of a C parser: one level of the document at a time, members as raw views into the body.
+
+msgspec decodes an object to names and raw values, skips what lies below them, and validates all of it. A raw value
+is a view into the body, so its address less the body's address is its offset. The decoder keeps the last of equal
+names and tells nothing about letter case, so every container on a selected path is guarded: names are compared with
+those known to be harmless, and no second member may have a selected name. Whatever the guard cannot settle is a ``Doubt``, and the walker decides.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from operator import itemgetter
+
+import msgspec
+from _cffi_backend import FFI  # what cffi's generated modules import: no C parser is loaded
+
+from proxy.model.path import Path
+from proxy.redactor.grammar import (
+    ambiguous,
+    is_utf8,
+    lone_surrogate,
+    mended,
+    names_of,
+    not_utf8,
+    one_name,
+    space,
+    too_deep,
+)
+from proxy.redactor.names import escapes, fold
+from proxy.redactor.nesting import fits
+from proxy.redactor.spans import Found, Leaf, Located
+from proxy.redactor.tree import HALF_PAIR, NARROW, TWICE, Ambiguous, Doubt, Node, Unsuitable, check, end_of
+
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
+_ANY = msgspec.json.Decoder(msgspec.Raw)
+
+_FFI = FFI()
+_CHARS = _FFI.typeof("char *")
+_cast = _FFI.cast
+_from_buffer = _FFI.from_buffer
+
+_WHITE = b" \t\n\r"
+_start = itemgetter(1)
+_new = tuple.__new__
+
+#: Searching for a name costs about a 1500th, for each byte, of checking what stands before a member's value.
+_SEARCH = 1500
+
+#: Arrays directly inside arrays that the fast path follows.
+_SPREAD = 64
+
+
+class Levels:
+    """Selectors as two trees: one from the document's root, one from each selected object."""
+
+    def __init__(self, objects: Path | None, leaves: Sequence[Path], anchored: Sequence[Path]) -> None:
+        """``Unsuitable`` when a step needs the walker, or when selected places may lie inside each other."""
+        self.root = Node()
+        self.item = Node()
+        for number, path in enumerate(leaves):
+            end_of(self.item, path).leaf = number
+        for number, path in enumerate(anchored):
+            end_of(self.root, path).leaf = number
+        if objects is not None:
+            end = end_of(self.root, objects)
+            end.objects = True
+            if end.each or end.indexes or self.item.each or (end.names and self.item.leaf >= 0):
+                raise Unsuitable
+            if not end.folds.isdisjoint(self.item.folds):
+                raise Unsuitable
+        check(self.root)
+        check(self.item)
+        self._escapes = escapes(
+            step for path in (objects or (), *leaves, *anchored) for step in path if isinstance(step, str)
+        )
+
+    def find(self, body: bytes, depth: int) -> Found:
+        """What the selectors name in a document.
+
+        ``Doubt`` when the walker has to look, ``VaultError`` for a document that it would refuse too.
+        """
+        if not is_utf8(body):
+            raise not_utf8()
+        try:
+            return self._select(body, body, depth)
+        except (msgspec.DecodeError, RecursionError):
+            pass
+        if body.find(b"\\u") < 0:
+            raise Doubt
+        # The decoder takes no half of a surrogate pair, not even in a value that nobody selects.
+        try:
+            return self._select(mended(body), body, depth)
+        except (msgspec.DecodeError, RecursionError):
+            raise Doubt from None
+
+    def _select(self, readable: bytes, body: bytes, depth: int) -> Found:
+        """Select from a text that can be decoded, which is the body or differs from it in halves of surrogate pairs."""
+        run = _Run(self.item, readable, self._escapes, readable is not body)
+        reason = ""
+        try:
+            run.document(self.root)
+        except Ambiguous as fault:
+            reason = str(fault)
+        if not fits(readable, depth):
+            raise too_deep(depth)
+        found = run.found()
+        if (
+            readable is not body
+            and not reason
+            and any(lone_surrogate(body, leaf.start, leaf.end) for leaf in _leaves(found))
+        ):
+            reason = HALF_PAIR
+        if reason:
+            raise ambiguous(reason)
+        return found
+
+
+def _leaves(found: Found) -> Iterator[Leaf]:
+    for one in found.objects:
+        yield from one.leaves
+    yield from found.anchored
+
+
+class _Run:
+    """One pass over one document."""
+
+    __slots__ = (
+        "_anchored",
+        "_base",
+        "_body",
+        "_compact",
+        "_decoded",
+        "_escaped",
+        "_escapes",
+        "_item",
+        "_mended",
+        "_mixed",
+        "_objects",
+    )
+
+    def __init__(self, item: Node, body: bytes, escapes_of_names: re.Pattern[bytes], mended: bool) -> None:
+        self._item = item
+        self._body = body
+        self._base = _cast(_CHARS, _from_buffer(body))
+        self._escapes = escapes_of_names
+        self._escaped: bool | None = None  #: whether selected names may be spelled with escapes; told when asked
+        self._mended = mended  #: U+FFFD may stand for half of a surrogate pair
+        self._decoded = False
+        self._compact = True  #: as far as seen, the document has no white space between its tokens
+        self._mixed = False  #: leaves may have been found in another order than the document's
+        self._objects: list[Located] = []
+        self._anchored: list[Leaf] = []
+
+    def document(self, root: Node) -> None:
+        """Select from the whole document, and see all of it validated."""
+        body = self._body
+        start = 0 if body[:1] == b"{" else space(body, 0)
+        if start < len(body):
+            self._value(root, body, start, len(body.rstrip(_WHITE)), self._anchored)
+        if not self._decoded:
+            _ANY.decode(self._body)
+
+    def found(self) -> Found:
+        """What was selected, in order of the document."""
+        return Found(self._objects, self._ordered(self._anchored))
+
+    def _ordered(self, leaves: list[Leaf]) -> list[Leaf]:
+        if self._mixed:
+            leaves.sort(key=_start)
+        return leaves
+
+    def _value(self, node: Node, raw: bytes | msgspec.Raw, start: int, end: int, leaves: list[Leaf]) -> None:
+        if node.leaf >= 0:
+            leaves.append(_new(Leaf, (node.leaf, start, end)))
+            return
+        kind = self._body[start]
+        if kind == 0x7B:  # {
+            if node.each:
+                self._every(node, raw, start, end, leaves)
+            if node.objects:
+                self._object(raw, start, end)
+            if node.names:
+                self._members(node, raw, start, end, leaves)
+        elif kind == 0x5B:  # [
+            if node.objects:
+                self._spread(raw, 0)
+            elif node.each or node.indexes:
+                self._elements(node, raw, leaves)
+
+    def _object(self, raw: bytes | msgspec.Raw, start: int, end: int) -> None:
+        leaves: list[Leaf] = []
+        if self._item.leaf >= 0:
+            leaves.append(Leaf(self._item.leaf, start, end))
+        elif self._item.names:
+            self._members(self._item, raw, start, end, leaves)
+        self._objects.append(_new(Located, (start, end, tuple(self._ordered(leaves)))))
+
+    def _members(self, node: Node, raw: bytes | msgspec.Raw, start: int, end: int, leaves: list[Leaf]) -> None:
+        found = self._decode(raw)
+        if not found:
+            return
+        if not (self._compact and len(found) <= NARROW and self._measure(node, found, start, end, leaves)):
+            self._search(node, found, start, end, leaves)
+
+    def _decode(self, raw: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
+        found = _MEMBERS.decode(raw)
+        self._decoded = True
+        if self._mended and any("\ufffd" in name for name in found):
+            raise Doubt
+        return found
+
+    def _every(self, node: Node, raw: bytes | msgspec.Raw, start: int, end: int, leaves: list[Leaf]) -> None:
+        """Select every member of an object where an array was expected: ``[*]`` means both."""
+        found = self._decode(raw)
+        if node.names:
+            raise Doubt
+        if len({fold(name) for name in found}) < len(found):
+            raise Ambiguous(TWICE)
+        self._distinct(found, start, end, None)
+        for value in found.values():
+            at = _cast(_CHARS, _from_buffer(value)) - self._base
+            self._value(node.each or node, value, at, at + len(value), leaves)
+
+    def _measure(self, node: Node, found: dict[str, msgspec.Raw], start: int, end: int, leaves: list[Leaf]) -> bool:
+        """Select members of an object by the lengths of its names and values, if these leave no room for more.
+
+        Otherwise there is white space or an escape, or a name stands twice; no other object needs to be asked then.
+        """
+        layout = node.layout(found)
+        reached = list(accumulate(map(len, found.values()), initial=start))
+        self._compact = layout.fixed + reached[-1] == end
+        if not self._compact:
+            return False
+        for name, child, number, before in layout.places:
+            at, stop = before + reached[number], before + reached[number + 1]
+            if child.leaf >= 0:
+                leaves.append(_new(Leaf, (child.leaf, at, stop)))
+            else:
+                self._value(child, found[name], at, stop, leaves)
+        return True
+
+    def _search(self, node: Node, found: dict[str, msgspec.Raw], start: int, end: int, leaves: list[Leaf]) -> None:
+        """Select members of an object whose lengths do not tell where they stand."""
+        node.admit(found)
+        self._mixed = True
+        if self._escaped is None:
+            self._escaped = self._body.find(b"\\") >= 0 and self._escapes.search(self._body) is not None
+        distinct = False
+        if self._escaped or (end - start) * len(node.names) > _SEARCH * len(found):
+            distinct = self._distinct(found, start, end, node)
+        for name, child in node.names.items():
+            value = found.get(name)
+            if value is None:
+                continue
+            at = _cast(_CHARS, _from_buffer(value)) - self._base
+            # At most one space lies between the colon and the value: then the name there can only be its own.
+            if not distinct and not 0 <= at - child.width - self._body.find(child.needle, start, at) <= 1:
+                distinct = self._distinct(found, start, end, node)
+            self._value(child, value, at, at + len(value), leaves)
+
+    def _distinct(self, found: dict[str, msgspec.Raw], start: int, end: int, node: Node | None) -> bool:
+        """See that no two members of an object have the same name, if it is a selected one; ``Ambiguous`` otherwise.
+
+        Of such members the decoder keeps the last one's value, in the first one's place; else one name stands between
+        any two values. ``node`` tells which names are selected; without it all are.
+        """
+        at = start
+        for value in found.values():
+            next_at = _cast(_CHARS, _from_buffer(value)) - self._base
+            if next_at < at or not one_name(self._body[at:next_at]):
+                break
+            at = next_at + len(value)
+        else:
+            return True
+        seen: set[str] = set()
+        for name in names_of(self._body[start:end]):
+            if name in seen and (node is None or name in node.names):
+                raise Ambiguous(TWICE)
+            seen.add(name)
+        return True
+
+    def _elements(self, node: Node, raw: bytes | msgspec.Raw, leaves: list[Leaf]) -> None:
+        elements = _ELEMENTS.decode(raw)
+        self._decoded = True
+        if node.each:
+            chosen = [(node.each, element) for element in elements]
+        else:
+            self._mixed = True
+            chosen = [(child, elements[i]) for i, child in node.indexes.items() if i < len(elements)]
+        for child, element in chosen:
+            at = _cast(_CHARS, _from_buffer(element)) - self._base
+            self._value(child, element, at, at + len(element), leaves)
+
+    def _spread(self, raw: bytes | msgspec.Raw, nested: int) -> None:
+        """Every object of an array, and of arrays in it."""
+        if nested == _SPREAD:
+            raise Doubt
+        elements = _ELEMENTS.decode(raw)
+        self._decoded = True
+        for element in elements:
+            at = _cast(_CHARS, _from_buffer(element)) - self._base
+            kind = self._body[at]
+            if kind == 0x7B:
+                self._object(element, at, at + len(element))
+            elif kind == 0x5B:
+                self._spread(element, nested + 1)

@@ -1,0 +1,128 @@
+"""Checks across operations and files, and the warnings that ``rules check`` prints."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from proxy.model.path import Path, Step, spell
+from proxy.model.schema import Schema
+from proxy.redactor.load.entities import Draft
+from proxy.redactor.load.faults import Faults
+from proxy.redactor.rules import Endpoint, Operation, Position, RuleTest, Verb
+from proxy.tokenization.base import Resolution
+
+
+@dataclass(frozen=True, slots=True)
+class FileRules:
+    """Everything one file says, compiled."""
+
+    endpoint: Endpoint
+    at: Position  #: of ``endpoint:``
+    entities: tuple[Draft, ...]
+    operations: tuple[Operation, ...]
+    tests: tuple[RuleTest, ...]
+
+
+def check_files(files: Sequence[FileRules], faults: Faults) -> None:
+    """Note what contradicts between files: endpoints, and schemas that are not the same everywhere."""
+    for one, other in combinations(files, 2):
+        _check_endpoints(one, other, faults)
+    seen: dict[str, tuple[Schema, Position]] = {}
+    for draft in (draft for file in files for draft in file.entities):
+        name = draft.entity.schema.name.lower()
+        first, at = seen.setdefault(name, (draft.entity.schema, draft.at))
+        if first != draft.entity.schema:
+            faults.add(
+                draft.at,
+                f"the schema '{draft.entity.schema.name}' is defined differently at {at}; make names, kinds, find and stored "
+                f"of its fields the same, or give this entity a 'schema' of its own",
+            )
+
+
+def _check_endpoints(one: FileRules, other: FileRules, faults: Faults) -> None:
+    first, second = one.endpoint, other.endpoint
+    if first.name == second.name:
+        faults.add(
+            other.at,
+            f"the endpoint '{first.name}' is already defined at {one.at}; put its operations there, or rename this one",
+        )
+    elif first.prefix == second.prefix and (first.hosts & second.hosts or first.hosts == second.hosts):
+        faults.add(
+            other.at,
+            f"requests of '{second.name}' cannot be told from those of '{first.name}' at {one.at}; give each a 'host' or a "
+            f"'prefix' of its own",
+        )
+    for wide, narrow in ((one, other), (other, one)):
+        for operation in wide.operations:
+            if _hidden(operation, narrow.endpoint):
+                faults.add(
+                    operation.position,
+                    f"'{operation.label}' never matches: the prefix {narrow.endpoint.prefix} at {narrow.at} takes its "
+                    f"requests to '{narrow.endpoint.name}'; put the operation there",
+                )
+
+
+def _hidden(operation: Operation, narrow: Endpoint) -> bool:
+    """Whether every request of the operation goes to the other endpoint, whose prefix is longer."""
+    wide = operation.endpoint
+    same_hosts = not narrow.hosts if not wide.hosts else wide.hosts <= narrow.hosts
+    longer = len(narrow.prefix) > len(wide.prefix)
+    inside = f"{operation.template}/".startswith(f"{narrow.prefix}/")
+    return bool(narrow.prefix) and same_hosts and longer and inside
+
+
+def warnings(files: Sequence[FileRules]) -> Iterator[str]:
+    """What is allowed and seldom meant, as ``file:line:column: sentence``."""
+    for file in files:
+        if not file.operations:
+            yield f"{file.at}: '{file.endpoint.name}' has no operations, so nothing of it is protected"
+        used = {id(operation.entity.fields) for operation in file.operations}
+        for draft in file.entities:
+            yield from _field_warnings(draft)
+            if file.operations and id(draft.entity.fields) not in used:
+                yield f"{draft.at}: no operation names the entity '{draft.entity.name}', so nothing of it is protected"
+        for operation in file.operations:
+            yield from _descents(operation)
+        yield from _unread(file)
+    yield from _shared_upstreams(files)
+
+
+def _field_warnings(draft: Draft) -> Iterator[str]:
+    for rule in draft.entity.fields.values():
+        if rule.shape.resolution is Resolution.CLEAR:
+            yield f"{draft.places[rule.name]}: the shape plain sends the value of {rule.name} itself to the application"
+
+
+def _descents(operation: Operation) -> Iterator[str]:
+    sides = (("request", operation.request.body), ("answer", operation.response.body))
+    for side, body in sides:
+        paths: list[Path] = [] if body is None else [body.objects or (), *body.fields.values(), *body.anchored.values()]
+        for path in paths:
+            if Step.DEEP in path:
+                yield (
+                    f"{operation.position}: '..' in {spell(path)} reads every value of each {side} of {operation.label}, "
+                    f"many times slower than a place that is named"
+                )
+
+
+def _unread(file: FileRules) -> Iterator[str]:
+    """Paths whose values are taken in and never turned back."""
+    read = {operation.template for operation in file.operations if "GET" in operation.methods}
+    for operation in file.operations:
+        body = operation.request.body
+        writes = operation.verb in (Verb.CREATE, Verb.UPDATE) and body is not None and body.objects is not None
+        if writes and operation.template not in read:
+            read.add(operation.template)
+            yield (
+                f"{operation.position}: {operation.label} is ruled and GET {operation.template} is not; if the application "
+                f"answers that, callers see tokens in it"
+            )
+
+
+def _shared_upstreams(files: Sequence[FileRules]) -> Iterator[str]:
+    for one, other in combinations(files, 2):
+        if one.endpoint.upstream == other.endpoint.upstream:
+            yield (
+                f"{other.at}: '{other.endpoint.name}' sends to the same application as '{one.endpoint.name}'; the rules of "
+                f"one do not apply to requests of the other"
+            )

@@ -1,0 +1,351 @@
+"""The forms that a value of a rule file may have: how each is read, and how the JSON Schema and the manual name it.
+
+The tables of ``grammar`` are made of these. Reading, schema and manual come from the same objects, so they cannot say
+different things. A value that does not fit is noted as a fault and read as ``None``; whoever uses it then leaves it
+out, because a fault is already on record.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from proxy.redactor.load.faults import Faults, did_you_mean
+from proxy.redactor.load.references import resolve
+from proxy.redactor.load.tree import Items, Members, Node, Scalar, plain
+from proxy.redactor.rules import Position
+
+JsonSchema = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What reading a file needs besides the file: where faults go, and what references refer to."""
+
+    faults: Faults
+    folder: Path
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+
+
+class Form(Protocol):
+    """One kind of value."""
+
+    @property
+    def label(self) -> str:
+        """What to call it in the manual, e.g. ``list of words``."""
+
+    def read(self, node: Node, context: Context) -> Any:
+        """The value, or ``None`` after noting a fault."""
+
+    def schema(self) -> JsonSchema:
+        """The same in JSON Schema 2020-12."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A value with its place; ``key`` is the place of its key, or of the value where there is none."""
+
+    value: Any
+    at: Position
+    key: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text. ``pattern`` must match all of it; ``hint`` says what to write; ``parse`` may refuse it (ValueError)."""
+
+    name: str
+    hint: str
+    pattern: str = r"(?s).+"
+    parse: Callable[[str], Any] | None = None
+    reference: bool = False  #: whether ``${env:X}`` and ``${file:path}`` may stand in it
+
+    @property
+    def label(self) -> str:
+        return self.name
+
+    def read(self, node: Node, context: Context) -> Any:
+        if not isinstance(node, Scalar) or node.value is None:
+            return context.faults.add(node.at, f"this must be a text: {self.hint}")
+        if not isinstance(node.value, str):
+            return context.faults.add(node.at, f'this is read as {_kind(node)}; put it in quotes: "{node.text}"')
+        text: str | None = node.value
+        if "${" in node.value:
+            text = self._resolved(node, context)
+        if text is None:
+            return None
+        if not re.fullmatch(self.pattern, text):
+            return context.faults.add(node.at, f"{_shown(node)} does not fit here: {self.hint}")
+        try:
+            return self.parse(text) if self.parse else text
+        except ValueError as error:
+            return context.faults.add(node.at, f"{error}")
+
+    def _resolved(self, node: Scalar, context: Context) -> str | None:
+        if not self.reference:
+            context.faults.add(node.at, "references (${env:…}, ${file:…}) are not allowed here; write the text itself")
+            return None
+        try:
+            return resolve(node.text, context.folder, context.environ)
+        except ValueError as error:
+            context.faults.add(node.at, str(error))
+            return None
+
+    def schema(self) -> JsonSchema:
+        exact = {"type": "string", "description": self.hint}
+        if self.reference or self.pattern == r"(?s).+":
+            return exact
+        return exact | {"pattern": f"^(?:{self.pattern})$"}
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One of a few words. ``later`` are words of the language that this version does not support yet."""
+
+    choices: tuple[str, ...]
+    later: tuple[str, ...] = ()
+    title: str = ""  #: what to call it in the manual instead of all its words
+
+    @property
+    def label(self) -> str:
+        return self.title or " | ".join(f"`{choice}`" for choice in self.choices)
+
+    def read(self, node: Node, context: Context) -> Any:
+        text = node.text if isinstance(node, Scalar) else None
+        if text in self.choices:
+            return text
+        if text in self.later:
+            return context.faults.add(node.at, f"'{text}' is not supported yet; write {_either(self.choices)}")
+        return context.faults.add(node.at, f"{_shown(node)} is not known here; write {_either(self.choices)}")
+
+    def schema(self) -> JsonSchema:
+        return {"enum": list(self.choices)}
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A whole number within bounds."""
+
+    least: int
+    most: int
+
+    @property
+    def label(self) -> str:
+        return f"number from {self.least} to {self.most}"
+
+    def read(self, node: Node, context: Context) -> Any:
+        value = node.value if isinstance(node, Scalar) else None
+        if type(value) is int and self.least <= value <= self.most:
+            return value
+        return context.faults.add(node.at, f"this must be a whole number from {self.least} to {self.most}")
+
+    def schema(self) -> JsonSchema:
+        return {"type": "integer", "minimum": self.least, "maximum": self.most}
+
+
+@dataclass(frozen=True, slots=True)
+class Anything:
+    """Any value at all, as the test entries of a rule file hold; read as plain dicts, lists and scalars."""
+
+    label: str = "any value"
+
+    def read(self, node: Node, context: Context) -> Any:  # noqa: ARG002  # the signature of a form
+        return plain(node)
+
+    def schema(self) -> JsonSchema:
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """A list; with ``single`` one value may stand alone. Read as a list of ``Item``."""
+
+    form: Form
+    single: bool = False
+    least: int = 1
+
+    @property
+    def label(self) -> str:
+        return f"list of {self.form.label}" + (" (one may stand alone)" if self.single else "")
+
+    def read(self, node: Node, context: Context) -> Any:
+        if self.single and not isinstance(node, Items):
+            return [Item(self.form.read(node, context), node.at, node.at)]
+        if not isinstance(node, Items):
+            written = f": [{node.text}]" if isinstance(node, Scalar) else ""
+            return context.faults.add(node.at, f"this must be a list{written}")
+        if len(node.nodes) < self.least:
+            return context.faults.add(node.at, "this list is empty; name at least one, or leave the key out")
+        return [Item(self.form.read(child, context), child.at, child.at) for child in node.nodes]
+
+    def schema(self) -> JsonSchema:
+        items = {"type": "array", "items": self.form.schema(), "minItems": self.least}
+        return {"anyOf": [items, self.form.schema()]} if self.single else items
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    """A mapping with names of the operator's own choice. Read as a dict of ``Item``."""
+
+    form: Form
+    names: str  #: what the names are, e.g. "field name"
+    pattern: str = r"(?s).+"
+    hint: str = "a name"
+
+    @property
+    def label(self) -> str:
+        return f"mapping: {self.names} to {self.form.label}"
+
+    def read(self, node: Node, context: Context) -> Any:
+        if not isinstance(node, Members):
+            return context.faults.add(node.at, f"this must be a mapping, one entry for each {self.names}")
+        if not node.entries:
+            return context.faults.add(
+                node.at, f"this mapping is empty; name at least one {self.names}, or leave the key out"
+            )
+        out = {}
+        for name, value in node.entries.items():
+            if not re.fullmatch(self.pattern, name):
+                context.faults.add(node.place(name), f"'{name}' cannot be a {self.names}: {self.hint}")
+            out[name] = Item(self.form.read(value, context), value.at, node.place(name))
+        return out
+
+    def schema(self) -> JsonSchema:
+        return {
+            "type": "object",
+            "propertyNames": {"pattern": f"^(?:{self.pattern})$"} if self.pattern != r"(?s).+" else True,
+            "additionalProperties": self.form.schema(),
+            "minProperties": 1,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Either:
+    """A scalar of one form, or a mapping of another."""
+
+    scalar: Form
+    mapping: Form
+
+    @property
+    def label(self) -> str:
+        return f"{self.scalar.label}, or {self.mapping.label}"
+
+    def read(self, node: Node, context: Context) -> Any:
+        return (self.mapping if isinstance(node, Members) else self.scalar).read(node, context)
+
+    def schema(self) -> JsonSchema:
+        return {"anyOf": [self.scalar.schema(), self.mapping.schema()]}
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of a block: its form, one sentence about it, and what applies where it is absent."""
+
+    name: str
+    form: Form
+    about: str
+    default: str = ""
+    required: bool = False
+
+
+class Section:
+    """A read block: values by key, each with its place. ``strange``: it held keys that were faults already."""
+
+    def __init__(self, items: Mapping[str, Item], at: Position, *, strange: bool = False) -> None:
+        self.items = items
+        self.at = at
+        self.strange = strange
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.items
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.items)
+
+    def value(self, name: str, default: Any = None) -> Any:
+        """The value; ``default`` where it is absent or was at fault."""
+        item = self.items.get(name)
+        return default if item is None or item.value is None else item.value
+
+    def place(self, name: str) -> Position:
+        """Where the value stands; the section itself where it is absent."""
+        return self.items[name].at if name in self.items else self.at
+
+    def key(self, name: str) -> Position:
+        """Where the key stands; the section itself where it is absent."""
+        return self.items[name].key if name in self.items else self.at
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A mapping with known keys. ``later`` are keys of the language that this version does not support yet."""
+
+    name: str
+    about: str
+    keys: tuple[Key, ...]
+    later: tuple[str, ...] = ()
+    title: str = ""  #: what it is called in the manual when ``name`` is not enough
+
+    @property
+    def label(self) -> str:
+        return f"[{self.title or self.name}](#{(self.title or self.name).replace(' ', '-')})"
+
+    def read(self, node: Node, context: Context) -> Any:
+        if not isinstance(node, Members):
+            keys = ", ".join(key.name for key in self.keys[:6])
+            return context.faults.add(node.at, f"{self.name} must be a mapping with keys such as {keys}")
+        items = {}
+        forms = {key.name: key.form for key in self.keys}
+        for name, value in node.entries.items():
+            if name in forms:
+                items[name] = Item(forms[name].read(value, context), value.at, node.place(name))
+            elif name in self.later:
+                context.faults.add(node.place(name), f"'{name}' is not supported yet; leave it out")
+            else:
+                context.faults.add(
+                    node.place(name), f"unknown key '{name}' in {self.name}; {did_you_mean(name, forms)}"
+                )
+        for key in self.keys:
+            if key.required and key.name not in node.entries:
+                context.faults.add(node.at, f"{self.name} lacks '{key.name}': {key.about}")
+        return Section(items, node.at, strange=len(items) < len(node.entries))
+
+    def schema(self) -> JsonSchema:
+        return {"$ref": f"#/$defs/{self.definition}"}
+
+    @property
+    def definition(self) -> str:
+        """The name of the block in the JSON Schema."""
+        return (self.title or self.name).replace(" ", "_")
+
+    def define(self) -> JsonSchema:
+        """The block itself in JSON Schema."""
+        return {
+            "type": "object",
+            "description": self.about,
+            "properties": {key.name: _described(key) for key in self.keys},
+            "required": [key.name for key in self.keys if key.required],
+            "additionalProperties": False,
+        }
+
+
+def _described(key: Key) -> JsonSchema:
+    about = key.about + (f" Default: {key.default}." if key.default else "")
+    return {**key.form.schema(), "description": about}
+
+
+def _kind(node: Scalar) -> str:
+    return "a truth value" if isinstance(node.value, bool) else "a number"
+
+
+def _shown(node: Node) -> str:
+    """The node as the operator wrote it; a reference stays a reference, so no secret shows."""
+    if not isinstance(node, Scalar):
+        return "a list" if isinstance(node, Items) else "a mapping"
+    return f"'{node.text}'" if len(node.text) <= 60 else "this text"
+
+
+def _either(choices: tuple[str, ...]) -> str:
+    return choices[0] if len(choices) == 1 else f"{', '.join(choices[:-1])} or {choices[-1]}"

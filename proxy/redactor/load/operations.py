@@ -1,0 +1,207 @@
+"""``operations:`` compiled: defaults filled in, every name resolved."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from proxy.model.path import Path
+from proxy.redactor.load.bodies import PLACES, compile_body, member_fields
+from proxy.redactor.load.entities import Draft, needs_record
+from proxy.redactor.load.faults import Faults, did_you_mean
+from proxy.redactor.load.forms import Item, Section
+from proxy.redactor.load.ids import is_single, request_id, response_id
+from proxy.redactor.load.overlaps import overlap, selects_many
+from proxy.redactor.load.phrases import Matched
+from proxy.redactor.rules import (
+    Absent,
+    BodyPlace,
+    Empty,
+    Endpoint,
+    Entity,
+    IdPlace,
+    Nulls,
+    Operation,
+    OwnToken,
+    Position,
+    RequestRule,
+    ResponseRule,
+    Source,
+    Verb,
+)
+from proxy.tokenization import DEFAULT_SHAPE, SHAPES
+from proxy.tokenization.base import Resolution
+
+_SUCCESS = frozenset(range(200, 300))
+_WORDS = ("absent", "nulls", "empty", "own_token")
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What the operations of one file may name."""
+
+    endpoint: Endpoint
+    entities: Mapping[str, Draft]
+    faults: Faults
+
+
+def compile_operation(section: Section, scope: Scope) -> Operation | None:
+    """One operation; ``None`` where what it is about was at fault."""
+    verb, draft, matched = _verb(section, scope.faults), None, section.value("match")
+    if verb is not None:
+        draft = _entity(section, verb, scope)
+    if verb is None or draft is None or not isinstance(matched, Matched):
+        return None
+    _check_prefix(section, matched, scope)
+    entity, faults = draft.entity, scope.faults
+    request = _request(section, verb, entity, faults)
+    place = request_id(section, verb, matched.template, request.body, faults)
+    response = _response(section, verb, entity, (place, request.body), faults)
+    operation = Operation(
+        matched.label,
+        scope.endpoint,
+        verb,
+        matched.methods,
+        matched.template.text,
+        entity,
+        place,
+        request,
+        response,
+        section.at,
+    )
+    _check_same(operation, section, faults)
+    _check_ids(operation, section, faults)
+    _check_addressed(operation, section, draft, faults)
+    return operation
+
+
+def _verb(section: Section, faults: Faults) -> Verb | None:
+    said = [verb for verb in Verb if verb in section]
+    if not said and not section.strange:
+        faults.add(
+            section.at, "an operation says what it does and to which entity; write create, read, update or delete"
+        )
+    for verb in said[1:]:
+        faults.add(section.key(verb), f"an operation does one thing; write '{said[0]}' and '{verb}' as two operations")
+    return said[0] if said else None
+
+
+def _entity(section: Section, verb: Verb, scope: Scope) -> Draft | None:
+    name = section.value(verb)
+    if name is None or name in scope.entities:
+        return scope.entities.get(name)
+    scope.faults.add(section.place(verb), f"there is no entity '{name}'; {did_you_mean(name, scope.entities)}")
+    return None
+
+
+def _check_prefix(section: Section, matched: Matched, scope: Scope) -> None:
+    prefix = [part for part in scope.endpoint.prefix.split("/") if part]
+    if [segment.text for segment in matched.template.segments[: len(prefix)]] != prefix:
+        scope.faults.add(
+            section.place("match"),
+            f"all requests of this endpoint begin with its prefix, so this can never match; write "
+            f"{scope.endpoint.prefix}{matched.template.text}",
+        )
+
+
+def _request(section: Section, verb: Verb, entity: Entity, faults: Faults) -> RequestRule:
+    inner: Section | None = section.value("request")
+    writes = verb in (Verb.CREATE, Verb.UPDATE)
+    for word in _WORDS:
+        if inner is not None and word in inner and (not writes or (word == "absent" and verb is Verb.CREATE)):
+            faults.add(inner.key(word), f"'{word}' means nothing to a {verb}; leave it out")
+    words = {} if inner is None else {word: inner.value(word) for word in _WORDS if inner.value(word) is not None}
+    return RequestRule(
+        compile_body(inner, entity, default=writes, faults=faults),
+        member_fields(section.value("query", {}), entity, faults),
+        Absent(words.get("absent", "keep")),
+        Nulls(words.get("nulls", "erase")),
+        Empty(words.get("empty", "store")),
+        OwnToken(words.get("own_token", "keep")),
+    )
+
+
+def _response(
+    section: Section, verb: Verb, entity: Entity, request: tuple[IdPlace | None, BodyPlace | None], faults: Faults
+) -> ResponseRule:
+    inner: Section | None = section.value("response")
+    place, sent = request
+    # The answer to a delete of many is seldom the records themselves: it is restored where the file says so.
+    default = verb is not Verb.DELETE or (is_single(place) and not (inner is not None and "id" in inner))
+    stated = inner is not None and any(key in inner for key in PLACES)
+    body = compile_body(inner, entity, default=default or stated, faults=faults)
+    given = [] if inner is None else [item.value for item in inner.value("success", []) if item.value is not None]
+    form = sent is not None and bool(sent.form)
+    success = frozenset(given) if given else _SUCCESS | ({302, 303} if form else frozenset())
+    return ResponseRule(body, response_id(section, verb, sent, faults), success)
+
+
+def _check_same(operation: Operation, section: Section, faults: Faults) -> None:
+    """A value that is looked for must get the same token each time."""
+    query: Mapping[str, Item] = section.value("query", {})
+    for name, field in operation.request.query.items():
+        if not _findable(operation.entity, field):
+            faults.add(query[name].at, _same_hint(operation.entity, field, f"the parameter '{name}'"))
+    body = operation.request.body
+    if operation.verb in (Verb.CREATE, Verb.UPDATE) or body is None:
+        return
+    for field in {*body.fields, *body.anchored, *body.form.values()}:
+        if not _findable(operation.entity, field):
+            faults.add(
+                section.key("request"), _same_hint(operation.entity, field, f"the body of this {operation.verb}")
+            )
+
+
+def _findable(entity: Entity, field: str) -> bool:
+    shape = entity.fields[field].shape
+    return shape.same or shape.resolution is Resolution.CLEAR
+
+
+def _same_hint(entity: Entity, field: str, where: str) -> str:
+    rule = entity.fields[field]
+    shape = rule.shape.name if "same" in SHAPES[rule.shape.name].options else DEFAULT_SHAPE[rule.kind]
+    return (
+        f"{where} looks for {field}, so equal values need equal tokens; write token: {{shape: {shape}, same: true}} at "
+        f"the field {field} of {entity.name}, or name only fields that have it"
+    )
+
+
+def _check_ids(operation: Operation, section: Section, faults: Faults) -> None:
+    """An id that is itself a protected value would be a token on one side and a value on the other."""
+    response: Section | None = section.value("response")
+    sides = (
+        (operation.id, operation.request.body, section),
+        (operation.response.id, operation.response.body, response or section),
+    )
+    for place, body, holder in sides:
+        if place is None or place.source is not Source.BODY or body is None:
+            continue
+        start: Path = () if place.absolute else body.objects or ()
+        for field, path in body.fields.items():
+            if overlap(start + place.path, (body.objects or ()) + path):
+                faults.add(
+                    holder.place("id"),
+                    f"this id is the protected field {field}; an id must be a value that no rule names",
+                )
+
+
+def _check_addressed(operation: Operation, section: Section, draft: Draft, faults: Faults) -> None:
+    """Shapes that resolve by record need the record's id beside each token."""
+    unnamed = operation.verb in (Verb.UPDATE, Verb.DELETE) and operation.id is None  # a fault already
+    if operation.response.body is None or carries_id(operation) or unnamed:
+        return
+    small = [rule for rule in draft.entity.fields.values() if needs_record(rule.shape)]
+    at: Position = section.key("response") if "response" in section else section.place("match")
+    for rule in small:
+        faults.add(
+            at,
+            f"{rule.name} has the token shape {rule.shape.name}, which resolves by the record's id, and this answer carries "
+            f"none; write response: {{id: $.id}} with the member that holds it, or choose a larger shape",
+        )
+
+
+def carries_id(operation: Operation) -> bool:
+    """Whether every answer that restores the operation's entity tells whose values they are."""
+    if operation.response.id is not None:
+        return True
+    body = operation.response.body
+    several = body is not None and (body.each or (body.objects is not None and selects_many(body.objects)))
+    return is_single(operation.id) and not several

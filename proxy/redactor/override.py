@@ -1,0 +1,133 @@
+"""The method that the body of a POST names, for applications that take it in place of the real one.
+
+Browsers send forms by GET and POST alone, so frameworks read a member ``_method``: Rails and Rack out of forms, also
+where no type is declared, Laravel out of JSON too, Slim in capitals, ASP.NET by the name of the header. This reads all
+of them at once. What cannot be read but may name a method is refused: nothing of a body passes that a rule may cover.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from urllib.parse import unquote_to_bytes
+
+from proxy.errors import Code, VaultError
+from proxy.redactor.codecs import form
+from proxy.redactor.names import fold
+
+#: Names of the member, as loosely as applications compare them.
+_NAMES = frozenset({"_method", "x-http-method-override"})
+
+_TYPE = re.compile(r"[ \t]*[!#$%&'*+.^_`|~0-9A-Za-z-]+/[!#$%&'*+.^_`|~0-9A-Za-z-]+[ \t]*(?:;|\Z)")
+_PARAMETERS = re.compile(r"form-urlencoded|multipart|json|text/plain", re.IGNORECASE)
+_CHARSET = re.compile(r"charset[ \t]*=[ \t]*[\"']?([^\"';, \t]*)", re.IGNORECASE)
+#: Charsets that spell ASCII as ASCII does, so that a name stands in the body as it is.
+_LEGIBLE = re.compile(r"utf-?8|(?:us-)?ascii|latin1|iso-8859-\d+|windows-125\d", re.IGNORECASE)
+
+
+def _spelt(word: str) -> str:
+    """A pattern for a word whose characters may be escaped as forms, JSON and the heads of parts do."""
+    codes = ((re.escape(char), f"{ord(char.lower()):02x}", f"{ord(char.upper()):02x}") for char in word)
+    return "".join(rf"(?:\\?{char}|(?:%(?:u00)?|\\u00)(?:{lower}|{upper}))" for char, lower, upper in codes)
+
+
+_SPELT = re.compile(_spelt("method").encode(), re.IGNORECASE)
+#: A name of ours on its own, a name in several pieces (RFC 2231), or an encoded word (RFC 2047) in a name.
+_PART = re.compile(
+    f"(?<![0-9A-Za-z_-])(?:(?:{_spelt('_')}|{_spelt('.')}){_spelt('method')}|{_spelt('x-http-method-override')})"
+    r"(?![0-9A-Za-z_-])"
+    r"|(?<![A-Za-z])name[ \t\r\n]*(?:\*|=[ \t\r\n]*(?:\"[^\"\r\n]{0,256})?=\?)".encode(),
+    re.IGNORECASE,
+)
+
+
+def possible(types: Sequence[str]) -> bool:
+    """Whether a body of these declared types may name one: forms, JSON, text, and what has no clear type."""
+    return not types or any(_holds_parameters(declared) for declared in types)
+
+
+@lru_cache(maxsize=256)
+def _holds_parameters(declared: str) -> bool:
+    return _TYPE.match(declared) is None or _PARAMETERS.search(declared) is not None
+
+
+def named(types: Sequence[str], body: bytes, limit: int) -> str | None:
+    """The method that a body free of content codings names, in upper case, or ``None``; ``limit`` bounds form members.
+
+    Raises ``VaultError``: BAD_REQUEST for two different methods, UNREADABLE_BODY for what may name one and cannot be
+    read, TOO_LARGE for a form of too many members that may be one of them.
+    """
+    if not body:
+        return None
+    found: dict[str, None] = {}
+    for declared in types or ("",):
+        found.update(dict.fromkeys(_by_type(declared.lower(), body, limit)))
+    found.pop("", None)
+    if len(found) > 1:
+        raise VaultError(Code.BAD_REQUEST, "The body names several methods to override that of the request: send one.")
+    return next(iter(found), None)
+
+
+def _by_type(declared: str, body: bytes, limit: int) -> Iterator[str]:
+    """What applications find that go by this declared type; of an unclear one, whatever anybody may find."""
+    if any(_LEGIBLE.fullmatch(charset) is None for charset in _CHARSET.findall(declared)):
+        raise _unreadable("is in another charset than UTF-8")
+    kinds = [kind for kind in ("form-urlencoded", "multipart", "json") if kind in declared]
+    if "multipart" in kinds and _PART.search(body):
+        raise _unreadable("is multipart")
+    if not kinds or "form-urlencoded" in kinds:
+        yield from _of_form(body, limit)
+    if not kinds or "json" in kinds:
+        yield from _of_json(body)
+
+
+def _of_form(body: bytes, limit: int) -> Iterator[str]:
+    """Values of the member in a form whose members ``&`` separates, and ``;`` too for older applications."""
+    if body.count(b"&") + body.count(b";") >= limit and not _hinted(body):
+        return
+    for text in dict.fromkeys((body, body.replace(b";", b"&"))):
+        for member in form.members(text, limit):
+            if _is_ours(member.name):
+                raw = text[member.start : member.end].replace(b"+", b" ")
+                yield _method(unquote_to_bytes(raw).decode(errors="replace"))
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a form member is the one, or an element of it: ``_METHOD``, ``.method``, ``_method[]``, ``[_method]``."""
+    return next((piece for piece in re.split(r"[\[\]]+", form.loosely(name)) if piece), "") in _NAMES
+
+
+def _of_json(body: bytes) -> Iterator[str]:
+    """Values of the member in a JSON object."""
+    if not _hinted(body) and b"\0" not in body:  # NUL: UTF-16 and its kind
+        return
+    try:
+        content = json.loads(body, object_pairs_hook=_Members)
+    except (ValueError, RecursionError):
+        content = None  # the error holds the text; it must not become the context of ours
+    if content is None and body.lstrip(b" \t\r\n\xef\xbb\xbf").startswith((b"{", b"\0", b"\xff\xfe", b"\xfe\xff")):
+        raise _unreadable("is not valid JSON")
+    for name, value in content if isinstance(content, _Members) else ():
+        if isinstance(value, str) and fold(name).strip() in _NAMES:
+            yield _method(value)
+
+
+class _Members(list[tuple[str, object]]):
+    """The members of one object, repeated names included."""
+
+
+def _hinted(body: bytes) -> bool:
+    """Whether the word that all names have may stand anywhere; cheap, and wrong only towards yes."""
+    plain = body.lower()
+    return b"method" in plain or ((b"%" in plain or b"\\" in plain) and _SPELT.search(body) is not None)
+
+
+def _method(value: str) -> str:
+    return value.partition("\0")[0].strip().upper()
+
+
+def _unreadable(why: str) -> VaultError:
+    return VaultError(
+        Code.UNREADABLE_BODY,
+        f"The body {why} and may name another method, for which there are rules: send a plain form or JSON in UTF-8.",
+    )

@@ -1,0 +1,31 @@
+"""Bodies that tell changes instead of values: JSON Patch (RFC 6902) and SCIM PATCH (RFC 7644, section 3.5.2).
+
+The path beside a value says which field it is, so the selectors of an object find nothing in them and every value would
+pass. Until the rule language can say ``patch:``, such a body of a write is refused.
+"""
+
+import re
+from typing import Final
+
+from proxy.errors import Code, VaultError
+from proxy.redactor.message import RawHeaders, header
+from proxy.redactor.rules import Operation
+
+_TYPES: Final = re.compile(rb"(?i)\s*[^;,]*json-patch")
+_OPERATION: Final = re.compile(rb'"op(?:eration)?s?"\s*:', re.IGNORECASE)
+_PLACE: Final = re.compile(rb'"(?:path|from|value)"\s*:', re.IGNORECASE)
+
+
+def refuse_patch(operation: Operation, headers: RawHeaders, body: bytes, *, understood: bool) -> None:
+    """Raise ``VaultError(UNREADABLE_BODY)`` when the JSON body of a matched request is a patch document.
+
+    By its type it always is. ``understood``: the rule found protected places in it; where it found none, a body that
+    looks like a list of operations is taken for one as well, because applications accept it as plain JSON.
+    """
+    declared = _TYPES.match(header(headers, b"content-type") or b"") is not None
+    if declared or (not understood and _OPERATION.search(body) and _PLACE.search(body)):
+        raise VaultError(
+            Code.UNREADABLE_BODY,
+            f"The request matches {operation.label} and carries a patch document (a list of operations), which rules cannot "
+            "follow yet: send the changed members themselves.",
+        )

@@ -1,0 +1,120 @@
+"""An operation made ready to run: its selectors compiled, its ids' places known. One per operation, made on first use."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from proxy.model.path import Path
+from proxy.redactor.codecs.form import pattern_matches
+from proxy.redactor.codecs.media import Media
+from proxy.redactor.outline import Outline
+from proxy.redactor.rules import BodyPlace, IdPlace, Operation, Source, Verb
+from proxy.redactor.selectors import Selection
+
+
+@dataclass(frozen=True, slots=True)
+class BodyPlan:
+    """Where the protected places and the ids sit in one direction's body."""
+
+    selection: Selection | None  #: ``None``: no JSON is expected
+    fields: tuple[str, ...]  #: field name of each leaf of the selection
+    anchored: tuple[str, ...]  #: field name of each anchored leaf
+    id_leaf: int  #: leaf that holds each object's id; -1: none
+    id_anchored: int  #: anchored leaf that holds ids; -1: none
+    form: Mapping[str, str]
+    id_member: str  #: form member that holds the id, or ``""``
+    named: frozenset[Media]  #: kinds of body in which the rule names what it protects; a request of another is refused
+    outline: Outline  #: the containers on the way to the places; a request with others there is refused
+
+    def form_field(self, member: str) -> str | None:
+        """The field that a form member carries; an exact name wins over a pattern, a longer pattern over a shorter."""
+        exact = self.form.get(member)
+        if exact is not None:
+            return exact
+        fits = [pattern for pattern in self.form if "*" in pattern and pattern_matches(pattern, member)]
+        return self.form[max(fits, key=len)] if fits else None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Both directions of an operation."""
+
+    operation: Operation
+    request: BodyPlan | None
+    response: BodyPlan | None
+
+
+def make_plan(operation: Operation) -> Plan:
+    """Compile an operation; the selectors were checked when the rules were loaded."""
+    answer_id = operation.response.id if operation.response.id is not None else None
+    return Plan(
+        operation,
+        body_plan(operation.request.body, operation.id),
+        body_plan(operation.response.body, answer_id),
+    )
+
+
+def body_plan(place: BodyPlace | None, ident: IdPlace | None) -> BodyPlan | None:
+    """The plan of one direction; ``None`` when neither a field nor an id is in the body."""
+    in_body = ident is not None and ident.source is Source.BODY
+    in_form = ident is not None and ident.source is Source.FORM
+    if place is None and not in_body and not in_form:
+        return None
+    fields: list[str] = list(place.fields) if place else []
+    leaves: list[Path] = list(place.fields.values()) if place else []
+    anchored_fields: list[str] = list(place.anchored) if place else []
+    anchored: list[Path] = list(place.anchored.values()) if place else []
+    id_leaf = id_anchored = -1
+    if in_body and ident is not None:
+        if ident.absolute or place is None or place.objects is None:
+            id_anchored = len(anchored)
+            anchored.append(ident.path)
+        else:
+            id_leaf = len(leaves)
+            leaves.append(ident.path)
+    json_expected = in_body or bool(anchored) or (place is not None and place.objects is not None)
+    selection = _selection(place, leaves, anchored) if json_expected else None
+    form = place.form if place else {}
+    return BodyPlan(
+        selection,
+        tuple(fields),
+        tuple(anchored_fields),
+        id_leaf,
+        id_anchored,
+        form,
+        _member(ident),
+        _named(place, ident),
+        _outline(place),
+    )
+
+
+def _outline(place: BodyPlace | None) -> Outline:
+    if place is None:
+        return Outline(None, (), ())
+    return Outline(place.objects, place.fields.values(), place.anchored.values())
+
+
+def _selection(place: BodyPlace | None, leaves: Sequence[Path], anchored: Sequence[Path]) -> Selection:
+    return Selection(place.objects if place else None, leaves, anchored)
+
+
+def _member(ident: IdPlace | None) -> str:
+    """The form member of the id. A one-step ``$.id`` names one as well: forms are flat objects."""
+    if ident is None:
+        return ""
+    if ident.source is Source.BODY and len(ident.path) == 1 and isinstance(ident.path[0], str):
+        return ident.path[0]
+    return ident.name if ident.source is Source.FORM else ""
+
+
+def _named(place: BodyPlace | None, ident: IdPlace | None) -> frozenset[Media]:
+    """An id alone does not make a kind of body one that the rule knows its way about, where it names fields in another."""
+    if place is None:
+        json, form = ident is not None and ident.source is Source.BODY, bool(_member(ident))
+    else:
+        json, form = place.objects is not None or bool(place.anchored), bool(place.form)
+    return frozenset([Media.JSON] * json + [Media.FORM] * form)
+
+
+def writes(operation: Operation) -> bool:
+    """Whether the operation changes what the vault keeps."""
+    return operation.verb is not Verb.READ

@@ -1,0 +1,235 @@
+"""Reading a request: which values a rule names, where they stand, whose they are. Pure functions on bytes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from proxy.errors import Code, VaultError
+from proxy.model.value import Value
+from proxy.redactor.codecs import form as form_codec
+from proxy.redactor.codecs import json as json_codec
+from proxy.redactor.codecs.media import Media, classify
+from proxy.redactor.message import Request
+from proxy.redactor.patches import refuse_patch
+from proxy.redactor.plan import BodyPlan, Plan
+from proxy.redactor.rules import IdPlace, Match, Operation, Source
+from proxy.redactor.selectors import Found, Leaf
+
+
+class Spot(msgspec.Struct, frozen=True, gc=False):
+    """A protected place: its field, its bytes, and the value there (``None``: JSON null)."""
+
+    field: str
+    start: int
+    end: int
+    value: Value | None
+    bare: bool = False  #: a form member without ``=``: it holds nothing, and a value needs the sign before it
+
+
+@dataclass(slots=True)
+class Item:
+    """One object of a body with its protected places and, where the body tells it, its id."""
+
+    spots: list[Spot] = field(default_factory=list)
+    id: str | None = None
+
+
+@dataclass(slots=True)
+class Body:
+    """What a body says: its objects, and ids that stand outside of them."""
+
+    media: Media
+    items: list[Item] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
+    hiding: bool = False  #: an object or array stands where an id belongs, and what it holds was not looked at
+
+
+def read_body(plan: BodyPlan, media: Media, body: bytes, operation: Operation) -> Body:
+    """The objects and places of a JSON or form body.
+
+    Raises ``VaultError``: UNREADABLE_BODY, AMBIGUOUS_JSON or TOO_LARGE; never with content in its text.
+    """
+    limits = operation.endpoint.limits
+    if media is Media.JSON and plan.selection is not None:
+        return _from_found(plan, plan.selection.find(body, limits.json_depth), body)
+    if media is Media.FORM and (plan.form or plan.id_member):
+        return _from_form(plan, body, limits.form_fields)
+    raise _other_kind(plan, operation)
+
+
+def read_request(plan: Plan, request: Request) -> Body | None:
+    """What the request's body says; ``None`` when the rule names nothing in it, or it is empty."""
+    if plan.request is None:
+        return None
+    media = classify(request.headers, request.body)
+    if media is Media.NONE:
+        return None
+    if media not in plan.request.named or (media is Media.FORM and request.body.lstrip()[:1] in _OTHER_KINDS):
+        raise _other_kind(plan.request, plan.operation)
+    body = read_body(plan.request, media, request.body, plan.operation)
+    if media is Media.JSON:
+        understood = any(item.spots for item in body.items)
+        refuse_patch(plan.operation, request.headers, request.body, understood=understood)
+    if body.hiding:
+        raise VaultError(
+            Code.BAD_REQUEST,
+            f"The request matches {plan.operation.label}, and an object or array stands where its id belongs.",
+        )
+    if media is Media.JSON and plan.request.outline.strayed(request.body):
+        raise VaultError(
+            Code.VALUE_UNFIT,
+            f"The request matches {plan.operation.label}, but something else stands where its rule goes on to a protected "
+            "place, such as a text in place of an array: send it as the rule has it, or name that place as a field.",
+        )
+    _bound(body)
+    return body
+
+
+#: Objects or ids, and values, that one request may carry: each of them costs a hundred times its bytes.
+MOST_OBJECTS = 10_000
+MOST_VALUES = 100_000
+
+
+def _bound(body: Body) -> None:
+    if len(body.items) > MOST_OBJECTS or len(body.ids) > MOST_OBJECTS:
+        raise VaultError(Code.TOO_LARGE, f"The request carries more than {MOST_OBJECTS} objects: send it in parts.")
+    if sum([len(item.spots) for item in body.items]) > MOST_VALUES:
+        raise VaultError(Code.TOO_LARGE, f"The request carries more than {MOST_VALUES} values: send it in parts.")
+
+
+#: How JSON and XML begin, and no form: some applications look at the body and not at its type.
+_OTHER_KINDS = (b"{", b"[", b'"', b"<")
+
+
+def request_ids(place: IdPlace | None, match: Match, request: Request, body: Body | None) -> list[str]:
+    """Ids that the request names outside its objects: in the path, the query, a form member or at an absolute place."""
+    if place is None:
+        return []
+    if place.source is Source.PATH:
+        return [_path_id(match.params[place.name])]
+    if place.source is Source.QUERY:
+        return query_values(request.target, place.name)
+    return body.ids if body else []
+
+
+def _path_id(text: str) -> str:
+    if text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text):
+        return text
+    raise VaultError(Code.BAD_REQUEST, "The id in the path is not percent-encoded UTF-8: encode it in UTF-8.")
+
+
+def query_span(target: bytes) -> tuple[int, int]:
+    """Start and end of the query in a request target; an empty span at the end when there is none."""
+    mark = target.find(b"?")
+    start = len(target) if mark < 0 else mark + 1
+    end = target.find(b"#", start)
+    return start, len(target) if end < 0 else end
+
+
+def query_values(target: bytes, name: str) -> list[str]:
+    """All values of a query parameter, decoded, in order."""
+    start, end = query_span(target)
+    query = target[start:end]
+    return [
+        form_codec.read(query[member.start : member.end])
+        for member in form_codec.members(query, _QUERY_MEMBERS)
+        if member.name == name
+    ]
+
+
+def query_spots(target: bytes, names: Mapping[str, str]) -> list[Spot]:
+    """The protected parameters of a target; spans count from the target's start."""
+    if b"#" in target:
+        raise VaultError(
+            Code.BAD_REQUEST, "The target of the request holds a '#', behind which only some look: escape it."
+        )
+    start, end = query_span(target)
+    query = target[start:end]
+    spots: list[Spot] = []
+    for member in form_codec.members(query, _QUERY_MEMBERS, tuple(names)):
+        field_name = _named(names, member.name)
+        if field_name is not None:
+            text = form_codec.read(query[member.start : member.end])
+            spots.append(Spot(field_name, start + member.start, start + member.end, Value(text)))
+    return spots
+
+
+#: A query is bounded by the size of the request head already.
+_QUERY_MEMBERS = 10_000
+
+
+def _named(names: Mapping[str, str], name: str) -> str | None:
+    exact = names.get(name)
+    if exact is not None:
+        return exact
+    fits = [pattern for pattern in names if "*" in pattern and form_codec.pattern_matches(pattern, name)]
+    return names[max(fits, key=len)] if fits else None
+
+
+def _from_found(plan: BodyPlan, found: Found, body: bytes) -> Body:
+    result = Body(Media.JSON)
+    for located in found.objects:
+        item = Item()
+        for leaf in located.leaves:
+            if leaf.name == plan.id_leaf:
+                item.id = _id(leaf, body)
+                result.hiding |= item.id is None and _is_container(leaf, body)
+            else:
+                item.spots.append(_spot(plan.fields, leaf, body))
+        result.items.append(item)
+    anchored: list[Spot] = []
+    for leaf in found.anchored:
+        if leaf.name == plan.id_anchored:
+            ident = _id(leaf, body)
+            if ident is not None:
+                result.ids.append(ident)
+            result.hiding |= ident is None and _is_container(leaf, body)
+        else:
+            anchored.append(_spot(plan.anchored, leaf, body))
+    if anchored:
+        if len(result.items) == 1:
+            result.items[0].spots.extend(anchored)
+        else:
+            result.items.append(Item(anchored))
+    return result
+
+
+def _spot(fields: Sequence[str], leaf: Leaf, body: bytes) -> Spot:
+    return Spot(fields[leaf.name], leaf.start, leaf.end, json_codec.read(body[leaf.start : leaf.end]))
+
+
+def _id(leaf: Leaf, body: bytes) -> str | None:
+    """An id is a string or an integer; anything else is no id."""
+    value = json_codec.read(body[leaf.start : leaf.end])
+    if value is None or (value.json and not value.text.lstrip("-").isdecimal()) or not value.text:
+        return None
+    return value.text
+
+
+def _is_container(leaf: Leaf, body: bytes) -> bool:
+    return body[leaf.start] in b"{["
+
+
+def _from_form(plan: BodyPlan, body: bytes, limit: int) -> Body:
+    item = Item()
+    ids: list[str] = []
+    declared = (*plan.form, plan.id_member) if plan.id_member else tuple(plan.form)
+    for member in form_codec.members(body, limit, declared):
+        name = plan.form_field(member.name)
+        if name is not None:
+            text = form_codec.read(body[member.start : member.end])
+            item.spots.append(Spot(name, member.start, member.end, Value(text), member.bare))
+        elif plan.id_member and member.name == plan.id_member:
+            ids.append(form_codec.read(body[member.start : member.end]))
+    ids = [text for text in dict.fromkeys(ids) if text]
+    item.id = ids[0] if len(ids) == 1 else None
+    return Body(Media.FORM, [item], ids)
+
+
+def _other_kind(plan: BodyPlan, operation: Operation) -> VaultError:
+    expected = " or ".join(kind.value for kind in (Media.JSON, Media.FORM) if kind in plan.named)
+    return VaultError(
+        Code.UNREADABLE_BODY,
+        f"The rule of {operation.label} names a body of kind {expected}, and the message carries another kind.",
+    )

@@ -1,0 +1,217 @@
+"""Which operation a request is, if any: match wide, forward exact.
+
+A plain path costs one look-up in a trie, whatever the number of rules. Only unusual paths (escapes, ``//``, ``;``,
+backslash, dot segments, trailing slash) pay for ``paths.readings``. What counts as the same request:
+
+* the path in any usual reading, and in either case of its ASCII letters when no rule has it exactly so
+  (frameworks that ignore case would serve it);
+* the method in any case; GET rules match HEAD; the method named by ``X-HTTP-Method-Override`` (``override``) and, for a
+  POST, by the query parameter ``_method`` counts beside the real one. A ``_method`` in a body is for the caller
+  of ``match`` to pass as ``override``: a router sees no bodies, ``overridable`` says when it is worth looking;
+* the host in any case, with or without port and trailing dot; an absolute target's authority counts beside ``Host``.
+
+Readings that hit two different operations are refused (``BAD_REQUEST``). A hit and a miss is the hit.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from types import MappingProxyType
+from urllib.parse import parse_qsl, unquote_to_bytes
+
+from proxy.errors import Code, VaultError
+from proxy.redactor.paths import Reading, Target, is_plain, readings, segments, split_target
+from proxy.redactor.rules import Endpoint, Match, Operation
+from proxy.redactor.template import parse_template
+from proxy.redactor.trie import Found, Trie
+
+#: Methods that need no second look: upper case already, and not HEAD, which is GET.
+_SPELT = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+class _Site:
+    """One endpoint with its operations, a trie a method, and one of all that a POST may turn out to be."""
+
+    __slots__ = ("endpoint", "exact", "folded", "others", "prefix")
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.prefix = segments(endpoint.prefix.encode())
+        self.exact: dict[str, Trie[Operation]] = {}
+        self.folded: dict[str, Trie[Operation]] = {}
+        self.others: Trie[Operation] = Trie(fold=True)
+
+    def add(self, operation: Operation) -> None:
+        template = parse_template(operation.template)
+        for method in operation.methods:
+            self.exact.setdefault(method, Trie()).add(template, operation)
+            self.folded.setdefault(method, Trie(fold=True)).add(template, operation)
+        if _matters_to_post(operation):
+            self.others.add(template, operation)
+
+    def find(self, method: str, path: Reading) -> Found[Operation] | None:
+        trie = self.exact.get(method)
+        if trie is None:
+            return None
+        return trie.find(path) or (self.folded[method].find(path) if any(map(_has_capitals, path)) else None)
+
+
+class Router:
+    """Finds the operation and the endpoint of a request; built once per rule set, immutable."""
+
+    def __init__(self, operations: Iterable[Operation], endpoints: Iterable[Endpoint]) -> None:
+        self._sites = {endpoint.name: _Site(endpoint) for endpoint in endpoints}
+        for operation in operations:
+            self._sites[operation.endpoint.name].add(operation)
+        self._anywhere = _longest_prefix_first(site for site in self._sites.values() if not site.endpoint.hosts)
+        hosts = {host for site in self._sites.values() for host in site.endpoint.hosts}
+        self._by_host = {
+            host: _longest_prefix_first(site for site in self._sites.values() if host in site.endpoint.hosts)
+            + self._anywhere
+            for host in hosts
+        }
+        everywhere = self._anywhere[0] if len(self._sites) == 1 and self._anywhere else None
+        #: The one endpoint without host and prefix, which is how most proxies run: nothing to choose from.
+        self._alone = everywhere if everywhere and not everywhere.prefix else None
+
+    def match(self, method: str, host: str, target: bytes, override: str | None = None) -> Match | None:
+        """The operation of a request, or ``None`` when no rule names it.
+
+        ``host`` is the ``Host`` field as it came, ``target`` the raw request target, ``override`` the method that a
+        header of the method-override family names. Raises ``VaultError(BAD_REQUEST)``, see the module.
+        """
+        path, _, query = target.partition(b"?")
+        if self._alone is None or override or (query and _may_override(query)) or not is_plain(path):
+            return self._match_any(method, host, split_target(target), override)
+        trie = self._alone.exact.get(method)
+        if trie is None:
+            return self._match_any(method, host, Target(path, b"", None), None) if method not in _SPELT else None
+        found = trie.find(path.split(b"/")[1:])
+        if found is None and path != path.lower():
+            found = self._alone.folded[method].find(path.split(b"/")[1:])
+        return _as_match(found) if found else None
+
+    def _match_any(self, method: str, host: str, parts: Target, override: str | None) -> Match | None:
+        """The same for any spelling: every host, method and path that the request can be read as."""
+        paths = (segments(parts.path),) if is_plain(parts.path) else readings(parts.path)
+        return _agreed(self._choices(host, parts), _methods(method, parts.query, override), paths)
+
+    def endpoint(self, host: str, target: bytes) -> Endpoint | None:
+        """The endpoint that a request belongs to, or ``None``; two readings with two endpoints raise ``BAD_REQUEST``."""
+        if self._alone is not None:
+            return self._alone.endpoint
+        found = {site.endpoint.name: site.endpoint for site, _ in self._placed(host, target)}
+        if len(found) > 1:
+            raise VaultError(
+                Code.BAD_REQUEST, "The request can be read as one for two applications; write its path plainly."
+            )
+        return next(iter(found.values()), None)
+
+    def overridable(self, host: str, target: bytes) -> bool:
+        """Whether rules of other methods than POST name this path, so that a ``_method`` in the body of one matters."""
+        return any(site.others.find(path) for site, path in self._placed(host, target))
+
+    def _placed(self, host: str, target: bytes) -> Iterator[tuple[_Site, Reading]]:
+        """Every endpoint and path that a request can be read as one for."""
+        path = target.partition(b"?")[0]
+        if is_plain(path):
+            plain = segments(path)
+            site = _site(self._by_host.get(bare_host(host), self._anywhere) if self._by_host else self._anywhere, plain)
+            if site is not None:
+                yield site, plain
+            return
+        parts = split_target(target)
+        for sites, reading in product(self._choices(host, parts), readings(parts.path)):
+            site = _site(sites, reading)
+            if site is not None:
+                yield site, reading
+
+    def _choices(self, host: str, parts: Target) -> list[tuple[_Site, ...]]:
+        """The endpoints that the host, and the authority of an absolute target, leave, best first."""
+        if not self._by_host:
+            return [self._anywhere]
+        chosen = [self._by_host.get(bare_host(host), self._anywhere)]
+        if parts.authority is not None:
+            other = self._by_host.get(bare_host(parts.authority.decode("latin-1")), self._anywhere)
+            if other is not chosen[0]:
+                chosen.append(other)
+        return chosen
+
+
+def _matters_to_post(operation: Operation) -> bool:
+    """Whether values would go by in the clear if an application took a POST for this operation. A GET rule rarely has any."""
+    if set(operation.methods) - {"POST", "GET"}:
+        return True
+    return "GET" in operation.methods and bool(operation.request.query or operation.request.body)
+
+
+def _may_override(query: bytes) -> bool:
+    """Whether a query may hold the parameter ``_method``, plain or escaped; cheap, and wrong only towards yes."""
+    return b"_method" in query or (b"%" in query and b"_method" in unquote_to_bytes(query))
+
+
+def _has_capitals(segment: bytes) -> bool:
+    return segment != segment.lower()
+
+
+def bare_host(host: str) -> str:
+    """A host in lower case without port and trailing dot; ``[::1]:80`` gives ``[::1]``."""
+    host = host.strip().lower()
+    if not host.endswith("]"):
+        name, colon, port = host.rpartition(":")
+        host = name if colon and (port.isdigit() or not port) else host
+    return host.removesuffix(".")
+
+
+def _longest_prefix_first(sites: Iterable[_Site]) -> tuple[_Site, ...]:
+    return tuple(sorted(sites, key=lambda site: -len(site.prefix)))
+
+
+def _site(sites: Sequence[_Site], path: Reading) -> _Site | None:
+    for site in sites:
+        if path[: len(site.prefix)] == site.prefix:
+            return site
+    return None
+
+
+def _methods(method: str, query: bytes, override: str | None) -> list[str]:
+    """The method, and those that an override names, in upper case, HEAD as GET."""
+    named = [method.upper()]
+    if override:
+        named.append(override.strip().upper())
+    if named[0] == "POST" and query and _may_override(query):
+        pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
+        named.extend(value.strip().upper() for name, value in pairs if name == "_method")
+    return list(dict.fromkeys("GET" if name == "HEAD" else name for name in named))
+
+
+def _agreed(choices: list[tuple[_Site, ...]], methods: list[str], paths: tuple[Reading, ...]) -> Match | None:
+    """The one operation that all readings with a hit agree on; the standard reading's placeholders."""
+    agreed: Found[Operation] | None = None
+    for found in _hits(choices, methods, paths):
+        agreed = agreed or found
+        if found[0] is not agreed[0]:
+            raise VaultError(
+                Code.BAD_REQUEST,
+                "The request can be read in two ways that different rules name; write its path and method plainly.",
+            )
+    return _as_match(agreed) if agreed else None
+
+
+def _hits(
+    choices: list[tuple[_Site, ...]], methods: list[str], paths: tuple[Reading, ...]
+) -> Iterator[Found[Operation]]:
+    """What every combination of host, reading and method hits."""
+    for sites, path in product(choices, paths):
+        site = _site(sites, path)
+        if site is not None:
+            yield from (found for method in methods if (found := site.find(method, path)))
+
+
+def _as_match(found: Found[Operation]) -> Match:
+    operation, names, values = found
+    if not names:
+        return Match(operation, _NOTHING)
+    return Match(
+        operation, {name: str(value, "utf-8", "surrogateescape") for name, value in zip(names, values, strict=True)}
+    )

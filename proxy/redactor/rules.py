@@ -1,0 +1,236 @@
+"""Compiled rules: frozen data that the loader makes and every request reads.
+
+A ``RuleSet`` is swapped as a whole by one reference when rule files change. Nothing here does I/O. What the
+words mean stands in ``docs/rules.md``.
+"""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from proxy.model.path import Path
+from proxy.model.schema import Schema
+from proxy.tokenization.base import Shape
+
+
+class Verb(enum.StrEnum):
+    """What an operation does to its entity; each covers both directions."""
+
+    CREATE = "create"
+    READ = "read"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+class Unmatched(enum.StrEnum):
+    """What happens to a request of an endpoint that no operation names."""
+
+    PASS = "pass"
+    REPORT = "report"  #: passed, counted and logged by method and path template only
+    DENY = "deny"
+
+
+class Absent(enum.StrEnum):
+    """A declared field that an update does not carry."""
+
+    KEEP = "keep"
+    ERASE = "erase"
+
+
+class Nulls(enum.StrEnum):
+    """A declared field that is ``null``: erase the stored value (null goes on), or keep it (its token goes on)."""
+
+    ERASE = "erase"
+    KEEP = "keep"
+
+
+class Empty(enum.StrEnum):
+    """A declared field that is the empty text: the value becomes empty (it goes on as it is), or is kept (its token goes on)."""
+
+    STORE = "store"
+    KEEP = "keep"
+
+
+class OwnToken(enum.StrEnum):
+    """A value that already is the record's own token for that field: keep what it stands for, or refuse the request."""
+
+    KEEP = "keep"
+    REFUSE = "refuse"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where in a rule file something stands; lines and columns count from 1."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRule:
+    """One protected field of an entity."""
+
+    name: str
+    kind: str
+    shape: Shape
+    at: Path  #: relative to the entity's object; one field may select several values
+    plain: bool  #: ``stored: plain`` — kept typed and searchable in the vault
+    find: frozenset[str]  #: of ``exact``, ``range``
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A kind of person-related record of one application."""
+
+    name: str
+    schema: Schema
+    fields: Mapping[str, FieldRule]
+    expires: int | None  #: milliseconds after creation or update
+    addressed: bool  #: every answer that restores this entity carries its id (then small shapes can resolve)
+
+
+class Source(enum.StrEnum):
+    """Where an id is read."""
+
+    BODY = "body"
+    FORM = "form"
+    PATH = "path"
+    QUERY = "query"
+    HEADER = "header"
+
+
+@dataclass(frozen=True, slots=True)
+class IdPlace:
+    """Where the application's id of a record stands.
+
+    BODY: ``path``, from the object (``absolute`` false) or the document root. FORM, PATH, QUERY: ``name``. HEADER:
+    ``name`` (lower case) and ``template``, the address pattern whose one placeholder is the id, e.g. ``/contacts/{id}``.
+    """
+
+    source: Source
+    name: str = ""
+    path: Path = ()
+    absolute: bool = False
+    template: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BodyPlace:
+    """Where objects of an entity and their fields sit in a body. JSON by ``objects``, forms by ``form``; the content type decides."""
+
+    objects: Path | None  #: selects the object(s); an array there means each of its elements
+    each: bool  #: the rule said ``each``: several objects, whatever the count
+    fields: Mapping[str, Path]  #: field name -> place relative to the object
+    anchored: Mapping[str, Path]  #: field name -> place from the document root (this operation's own ``$.``-places)
+    form: Mapping[str, str]  #: form member name (or pattern with ``*``) -> field name
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRule:
+    """The request side of an operation; ``body`` is ``None`` where the rule names nothing in it."""
+
+    body: BodyPlace | None
+    query: Mapping[str, str]  #: parameter name (or pattern with ``*``) -> field whose same-value token replaces it
+    absent: Absent = Absent.KEEP
+    nulls: Nulls = Nulls.ERASE
+    empty: Empty = Empty.STORE
+    own_token: OwnToken = OwnToken.KEEP
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseRule:
+    """The answer side of an operation; ``body`` is ``None`` where nothing is restored in it."""
+
+    body: BodyPlace | None
+    id: IdPlace | None
+    success: frozenset[int]  #: statuses that mean "the application took it"
+
+
+@dataclass(frozen=True, slots=True)
+class OnError:
+    """What to do when something cannot be understood; statuses are HTTP statuses."""
+
+    vault_down_write: int = 503
+    vault_down_read: str = (
+        "tokens"  #: ``tokens``: answers pass with tokens in place; or a status as text, e.g. ``"503"``
+    )
+    unreadable_body: int = 415
+    ambiguous_json: int = 400
+    too_large: int = 413
+    field_absent: str = "count"  #: ``count`` | ``refuse``
+    unknown_token: str = "leave"  # the word of the rule language, not a credential
+    upstream_not_2xx: str = "scan"  #: ``scan`` | ``pass``
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on bodies of matched operations; bytes, levels, members."""
+
+    body: int = 2 * 1024 * 1024
+    inflated: int = 16 * 1024 * 1024
+    json_depth: int = 64
+    form_fields: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One web application behind the proxy."""
+
+    name: str
+    upstream: str  #: ``http://host:port`` or ``https://host:port``, no path
+    hosts: frozenset[str]  #: lower case, without port; empty: any
+    prefix: str  #: path prefix that selects the endpoint, or ``""``; the prefix is forwarded as it came
+    unmatched: Unmatched
+    limits: Limits
+    on_error: OnError
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One request of the application that carries personal data: method, path and what happens to both directions."""
+
+    label: str  #: e.g. ``POST /api/contacts``; method(s) and template as written, for metrics, logs and explain
+    endpoint: Endpoint
+    verb: Verb
+    methods: tuple[str, ...]
+    template: str
+    entity: Entity
+    id: IdPlace | None  #: where the request carries the id(s); ``None`` for creates and lists
+    request: RequestRule
+    response: ResponseRule
+    position: Position
+
+
+class Match(NamedTuple):
+    """A request matched to an operation; ``params`` are the percent-decoded placeholders of the template."""
+
+    operation: Operation
+    params: Mapping[str, str]
+    scope: object = None  #: what found it, so that its exchange belongs to the rules that matched, also after a reload
+
+
+@dataclass(frozen=True, slots=True)
+class RuleTest:
+    """One entry of ``tests:``, checked for shape, run by ``domicile rules test``."""
+
+    name: str
+    endpoint: str
+    content: Mapping[str, Any]
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSet:
+    """Everything in force at one time. ``version`` is a short hash of all files' content."""
+
+    version: str
+    endpoints: tuple[Endpoint, ...]
+    entities: tuple[Entity, ...]
+    operations: tuple[Operation, ...]
+    tests: tuple[RuleTest, ...] = ()
+    warnings: tuple[str, ...] = field(default=())

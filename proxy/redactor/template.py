@@ -1,0 +1,171 @@
+"""Path templates of rules: ``/contacts/{id}``, ``/files/{path*}``, ``/contacts/{id}.json``.
+
+A template is a sequence of segments. How specific one is against another is decided by what they can match:
+a template is more specific when every path it matches is matched by the other as well.
+"""
+
+import enum
+import re
+from dataclasses import dataclass
+
+from proxy.redactor import globs
+
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FORBIDDEN = re.compile(r"[\s?#%\\;]")
+
+
+class Kind(enum.IntEnum):
+    """What a segment takes, the most specific first."""
+
+    LITERAL = 0  #: exactly its text
+    MIXED = 1  #: text around placeholders, ``{id}.json``
+    ONE = 2  #: any one segment, ``{id}``
+    REST = 3  #: one or more segments to the end, ``{path*}``
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One segment: its literal text (LITERAL) or glob with ``*`` for the placeholders (MIXED), and the names in it."""
+
+    kind: Kind
+    text: str
+    names: tuple[str, ...] = ()
+
+    def regex(self, flags: int = 0) -> re.Pattern[bytes]:
+        """A MIXED segment as an expression over the bytes of a path segment, one group a placeholder."""
+        source = "(.+?)".join(re.escape(part) for part in self.text.split("*"))
+        return re.compile(source.encode(), re.DOTALL | flags)
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A parsed path template; ``names`` are all placeholders in order."""
+
+    text: str
+    segments: tuple[Segment, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for segment in self.segments for name in segment.names)
+
+    @property
+    def shape(self) -> tuple[tuple[Kind, str], ...]:
+        """The template without the names of its placeholders: equal shapes match the same paths."""
+        return tuple((segment.kind, segment.text) for segment in self.segments)
+
+
+def parse_template(text: str) -> Template:
+    """Parse a template; ``ValueError`` with a sentence that says what to write instead."""
+    if not text.startswith("/"):
+        raise ValueError("a path begins with '/'")
+    if found := _FORBIDDEN.search(text):
+        raise ValueError(_forbidden(found.group()))
+    parts = [part for part in text.split("/") if part]
+    segments = tuple(_segment(part) for part in parts)
+    for part, segment in zip(parts[:-1], segments[:-1], strict=True):
+        if segment.kind is Kind.REST:
+            raise ValueError(f"'{part}' takes the rest of the path and must stand last")
+    if "." in parts or ".." in parts:
+        raise ValueError("write the path without '.' and '..' segments")
+    template = Template(text, segments)
+    for name in template.names:
+        if template.names.count(name) > 1:
+            raise ValueError(f"the placeholder {{{name}}} stands twice; give each its own name")
+    return template
+
+
+def _forbidden(character: str) -> str:
+    if character in "?#":
+        return "a path ends before '?'; name query parameters under query:"
+    if character == "%":
+        return "write the character itself, not its percent-escape; every spelling is matched"
+    if character == ";":
+        return "leave out ';' parameters; they are matched by themselves"
+    return "a path holds no spaces and no backslashes"
+
+
+def _segment(part: str) -> Segment:
+    names = []
+    for inner in _PLACEHOLDER.findall(part):
+        name = inner.removesuffix("*")
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"'{{{inner}}}' is not a placeholder; write {{id}} or {{path*}}")
+        if inner.endswith("*") and part != f"{{{inner}}}":
+            raise ValueError(f"'{{{inner}}}' takes slashes and must be a whole segment")
+        names.append(name)
+    text = _PLACEHOLDER.sub("*", part)
+    if "{" in text or "}" in text:
+        raise ValueError(f"unmatched brace in '{part}'; a placeholder is {{id}}")
+    return _typed(part, text, tuple(names))
+
+
+def _typed(part: str, text: str, names: tuple[str, ...]) -> Segment:
+    if "**" in text or text.count("*") != len(names):
+        raise ValueError(f"'{part}': put text between two placeholders, and no '*' outside of braces")
+    if not names:
+        return Segment(Kind.LITERAL, text)
+    if text != "*":
+        return Segment(Kind.MIXED, text, names)
+    return Segment(Kind.REST if part.endswith("*}") else Kind.ONE, "", names)
+
+
+def covers(wide: Template, narrow: Template) -> bool:
+    """Whether every path that ``narrow`` matches is matched by ``wide`` as well."""
+    for index, segment in enumerate(narrow.segments):
+        if index >= len(wide.segments):
+            return False
+        if wide.segments[index].kind is Kind.REST:
+            return True
+        if not _holds(wide.segments[index], segment):
+            return False
+    return len(wide.segments) == len(narrow.segments)
+
+
+def overlaps(one: Template, other: Template) -> bool:
+    """Whether some path is matched by both."""
+    for first, second in zip(one.segments, other.segments, strict=False):
+        if Kind.REST in (first.kind, second.kind):
+            return True
+        if not _meets(first, second):
+            return False
+    return len(one.segments) == len(other.segments)
+
+
+def meet(one: Template, other: Template) -> tuple[tuple[Kind, str], ...] | None:
+    """The shape of a template for exactly the paths that both match; ``None`` when no template can say that."""
+    longer, shorter = (one, other) if len(one.segments) >= len(other.segments) else (other, one)
+    shape = []
+    for index, segment in enumerate(longer.segments):
+        rival = shorter.segments[min(index, len(shorter.segments) - 1)]
+        if not (_holds(segment, rival) or _holds(rival, segment)):
+            return None
+        chosen = rival if _holds(segment, rival) and rival.kind is not Kind.REST else segment
+        shape.append((chosen.kind, chosen.text))
+    return tuple(shape)
+
+
+def _holds(wide: Segment, narrow: Segment) -> bool:
+    if wide.kind is Kind.REST:
+        return True
+    if narrow.kind is Kind.REST:
+        return False
+    if wide.kind is Kind.ONE:
+        return True
+    if narrow.kind is Kind.ONE or (narrow.kind is Kind.MIXED and wide.kind is Kind.LITERAL):
+        return False
+    if wide.kind is Kind.LITERAL:
+        return wide.text == narrow.text
+    # A character that no template holds stands for whatever the narrow placeholders take.
+    return wide.regex().fullmatch(narrow.text.replace("*", "\0").encode()) is not None
+
+
+def _meets(one: Segment, other: Segment) -> bool:
+    if Kind.ONE in (one.kind, other.kind):
+        return True
+    if one.kind is Kind.LITERAL and other.kind is Kind.LITERAL:
+        return one.text == other.text
+    if one.kind is Kind.MIXED and other.kind is Kind.MIXED:
+        return globs.overlap(one.text, other.text)
+    mixed, literal = (one, other) if one.kind is Kind.MIXED else (other, one)
+    return mixed.regex().fullmatch(literal.text.encode()) is not None

@@ -1,0 +1,239 @@
+"""Selection by walking a document once, member by member: slow, simple, and right in every case.
+
+It is what the compiled selection (``levels``) falls back to when it has a doubt, the only way for ``.*`` and ``..``,
+and the oracle of the tests. A node of the document carries the *threads* that reach it: which path, how far along,
+and what its end stands for.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from proxy.model.path import Path, Step
+from proxy.redactor.grammar import (
+    FIRST_ELEMENT,
+    FIRST_MEMBER,
+    NEXT_ELEMENT,
+    NEXT_MEMBER,
+    SCALAR,
+    ambiguous,
+    broken,
+    evened,
+    is_utf8,
+    lone_surrogate,
+    member_name,
+    not_utf8,
+    run_of_scalars,
+    skip,
+    space,
+    too_deep,
+)
+from proxy.redactor.names import fold
+from proxy.redactor.spans import Found, Hit, assemble
+from proxy.redactor.tree import HALF_PAIR, LETTER_CASE, TWICE
+
+#: What the end of a thread's path stands for: (owner, leaf); owner -1 counts from the root. ``None``: an object.
+_Sink = tuple[int, int] | None
+
+
+class _Thread(NamedTuple):
+    path: Path
+    at: int
+    sink: _Sink
+
+
+class _Span:
+    """Something selected whose end is not known yet."""
+
+    __slots__ = ("end", "sink", "start")
+
+    def __init__(self, start: int, sink: _Sink) -> None:
+        self.start = start
+        self.end = start
+        self.sink = sink
+
+
+class _Frame:
+    """An array or object that is open and that threads lead into."""
+
+    __slots__ = ("count", "is_object", "named", "opened", "runs", "seen", "spread", "threads")
+
+    def __init__(self, is_object: bool, threads: Sequence[_Thread], spread: bool, opened: list[_Span]) -> None:
+        self.is_object = is_object
+        self.threads = threads
+        self.spread = spread  #: an array of selected objects
+        self.opened = opened  #: what starts with this container and ends with it
+        self.count = 0
+        self.seen: dict[str, bool] = {}  #: folded member names; whether one of that fold was selected
+        self.named = {fold(step) for thread in threads if isinstance(step := thread.path[thread.at], str)}
+        #: numbers, strings and the like in this array select nothing and need not be counted
+        self.runs = not is_object and not any(
+            isinstance(thread.path[thread.at], int) or thread.at + 1 == len(thread.path) for thread in threads
+        )
+
+
+def walk(objects: Path | None, leaves: Sequence[Path], anchored: Sequence[Path], body: bytes, depth: int) -> Found:
+    """Everything that a selection names in a document; see ``selectors.Selection``."""
+    roots = [_Thread(path, 0, (-1, name)) for name, path in enumerate(anchored)]
+    if objects is not None:
+        roots.append(_Thread(objects, 0, None))
+    run = _Walk(body, leaves, depth)
+    run.read(roots)
+    hits = (Hit(span.start, span.end, *span.sink) for span in run.hits if span.sink is not None)
+    return assemble([(span.start, span.end) for span in run.objects], hits)
+
+
+def locate(path: Path, body: bytes, depth: int) -> list[tuple[int, int]]:
+    """The spans of every value that one path selects, each once, in order of the document, also inside each other."""
+    run = _Walk(body, (), depth)
+    run.read([_Thread(path, 0, (-1, 0))])
+    return [(span.start, span.end) for span in run.hits]
+
+
+class _Walk:
+    def __init__(self, body: bytes, leaves: Sequence[Path], depth: int) -> None:
+        self.body = body
+        self._text = evened(body)
+        self.depth = depth
+        self.leaves = leaves
+        self.objects: list[_Span] = []
+        self.hits: list[_Span] = []
+        self._stack: list[_Frame] = []
+        self._at = 0
+        self._doubt = ""
+
+    def read(self, roots: Sequence[_Thread]) -> None:
+        """Walk the whole document; faults of its syntax come first, then what makes it ambiguous."""
+        if not is_utf8(self.body):
+            raise not_utf8()
+        self._value(space(self.body, 0), roots)
+        while self._stack:
+            self._advance(self._stack[-1])
+        if space(self.body, self._at) != len(self.body):
+            self._doubt = "data follows the JSON document"
+        if self._doubt:
+            raise ambiguous(self._doubt)
+
+    def _advance(self, frame: _Frame) -> None:
+        """Go on to the next member or element of the innermost container, or behind its end."""
+        if frame.is_object:
+            pattern = NEXT_MEMBER if frame.count else FIRST_MEMBER
+        else:
+            pattern = NEXT_ELEMENT if frame.count else FIRST_ELEMENT
+        match = pattern.match(self._text, self._at)
+        if match is None:
+            raise broken(self._at)
+        if match[1]:
+            self._stack.pop()
+            self._close(frame.opened, match.end())
+            return
+        if frame.is_object:
+            name = member_name(self.body[match.start(2) : match.end(2)])
+            threads = _next(frame.threads, name)
+            self._judge(frame, name, bool(threads))
+        else:
+            threads = _next(frame.threads, frame.count)
+            if frame.spread:
+                threads.append(_Thread((), 0, None))
+        frame.count += 1
+        self._value(match.end(), threads)
+        if frame.runs and self._stack[-1] is frame:
+            self._at = run_of_scalars(self._text, self._at)
+
+    def _judge(self, frame: _Frame, name: str, selected: bool) -> None:
+        """Notice a name that another reader of the document may take for a selected one."""
+        folded = fold(name)
+        before = frame.seen.get(folded)
+        if not name.isascii() and any("\ud800" <= char <= "\udfff" for char in name):
+            self._doubt = "a member name holds half of a surrogate pair"
+        elif before is not None and (before or selected):
+            self._doubt = TWICE
+        elif not selected and folded in frame.named:
+            self._doubt = LETTER_CASE
+        frame.seen[folded] = selected or bool(before)
+
+    def _value(self, at: int, threads: Sequence[_Thread]) -> None:
+        """Read the value that starts at ``at``: to its end, or into it when threads lead on."""
+        kind = self.body[at : at + 1]
+        live, opened, spread = self._enter(at, kind, threads) if threads else ((), [], False)
+        scalar = SCALAR.match(self._text, at)
+        if scalar is not None:
+            self._close(opened, scalar.end())
+        elif kind not in (b"{", b"["):
+            raise broken(at)
+        elif live or spread:
+            if len(self._stack) == self.depth:
+                raise too_deep(self.depth)
+            self._stack.append(_Frame(kind == b"{", live, spread, opened))
+            self._at = at + 1
+        else:
+            self._close(opened, skip(self._text, at, self.depth - len(self._stack), self.depth))
+
+    def _enter(self, at: int, kind: bytes, threads: Sequence[_Thread]) -> tuple[list[_Thread], list[_Span], bool]:
+        """Threads that lead on from a value, what was selected with it, and whether it is an array of objects."""
+        live: dict[tuple[Path, int, int], _Thread] = {}
+        opened: list[_Span] = []
+        chosen = self._follow(at, threads, live, opened)
+        if chosen and kind == b"{":
+            owner = len(self.objects)
+            self._select(self.objects, opened, at, None)
+            leaves = [_Thread(path, 0, (owner, name)) for name, path in enumerate(self.leaves)]
+            self._follow(at, leaves, live, opened)
+        leads = _INTO_OBJECT if kind == b"{" else _INTO_ARRAY
+        return [t for t in live.values() if isinstance(t.path[t.at], leads)], opened, chosen and kind == b"["
+
+    def _follow(
+        self,
+        at: int,
+        threads: Iterable[_Thread],
+        live: dict[tuple[Path, int, int], _Thread],
+        opened: list[_Span],
+    ) -> bool:
+        """Sort threads into those that end here and those that lead on; whether an object was chosen.
+
+        Of threads that will select the same places the first stays: it belongs to the root or to the outer object.
+        """
+        chosen = False
+        todo = list(threads)
+        for thread in todo:
+            if thread.at == len(thread.path):
+                if thread.sink is None:
+                    chosen = True
+                else:
+                    self._select(self.hits, opened, at, thread.sink)
+                continue
+            key = (thread.path, thread.at, -1 if thread.sink is None else thread.sink[1])
+            if key not in live:
+                live[key] = thread
+                if thread.path[thread.at] is Step.DEEP:
+                    todo.append(thread._replace(at=thread.at + 1))
+        return chosen
+
+    def _select(self, into: list[_Span], opened: list[_Span], at: int, sink: _Sink) -> None:
+        if not any(span.sink == sink for span in opened):
+            span = _Span(at, sink)
+            into.append(span)
+            opened.append(span)
+
+    def _close(self, opened: Iterable[_Span], end: int) -> None:
+        self._at = end
+        for span in opened:
+            span.end = end
+            if span.sink is not None and lone_surrogate(self.body, span.start, end):
+                self._doubt = HALF_PAIR
+
+
+#: Steps that can lead into an object, and into an array.
+_INTO_OBJECT = (str, Step)
+_INTO_ARRAY = (int, Step)
+
+
+def _next(threads: Sequence[_Thread], key: str | int) -> list[_Thread]:
+    """The threads that reach a member or element."""
+    out: list[_Thread] = []
+    for thread in threads:
+        step = thread.path[thread.at]
+        if step is Step.DEEP:
+            out.append(thread)
+        elif step == key or step is Step.EACH or step is Step.MEMBERS:
+            out.append(thread._replace(at=thread.at + 1))
+    return out

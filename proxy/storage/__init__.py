@@ -1,0 +1,48 @@
+"""Sealed rows in, sealed rows out: the engines that keep them, behind the port ``base.Store``.
+
+Why it exists: the vault's promises (atomic, durable before it returns, read what was written) are made once, in
+``base``, and kept by any engine. An engine is not trusted with content: it sees sealed bodies, keyed hashes and
+columns that a schema declares ``indexed``. It holds no key and knows no field's meaning.
+
+What it may touch: its own files or connection. It is the only room that imports a database driver, and it answers
+with ``VaultError`` and ``Conflict`` alone.
+
+- ``base`` is the port, ``hooks`` what an engine tells of itself, ``cells`` and ``names`` what all engines share.
+- ``memory`` is the reference: every verb as plainly as it can be said. Tests use it and compare the others with it.
+- ``sqlite`` is the embedded engine. A commit is accepted by ``sqlite_writer`` (one thread, group commit), grouped
+  by ``sqlite_segment`` and made durable by ``sqlite_apply``; all SQL stands in ``sqlite_sql``, tables come online
+  through ``sqlite_ddl``, ``sqlite_file`` owns and checks the file, ``sqlite_errors`` translates the driver's errors.
+- ``migrations`` bring an older file to this program's format.
+
+A further engine is a file here and a line in ``ENGINES``; the conformance suite then runs over it.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from proxy.errors import Code, VaultError
+from proxy.storage.base import Store
+from proxy.storage.hooks import Hooks
+from proxy.storage.memory import open_memory
+from proxy.storage.sqlite import open_sqlite
+
+#: Scheme of the setting ``store``: what opens it, given what follows ``scheme:`` or ``scheme:///``.
+#: ``memory:`` keeps nothing beyond the process; it is for tests, and settings that mean it have to say so.
+ENGINES: dict[str, Callable[[str, Hooks], Awaitable[Store]]] = {
+    "sqlite": open_sqlite,
+    "memory": open_memory,
+}
+
+
+async def open_store(uri: str, hooks: Hooks | None = None) -> Store:
+    """Open the store of that address: ``sqlite:///folder/vault.db`` (``sqlite:////folder/vault.db`` from the root).
+
+    Raises ``VaultError``: ``BAD_SETTINGS`` for a scheme that no engine has; otherwise what the engine says.
+    """
+    scheme, _, place = uri.partition(":")
+    engine = ENGINES.get(scheme)
+    if engine is None:
+        raise VaultError(
+            Code.BAD_SETTINGS,
+            f"The setting store begins with {scheme!r}, which no engine has; there are: {', '.join(ENGINES)}.",
+        )
+    return await engine(place.removeprefix("///"), hooks or Hooks())

@@ -1,0 +1,72 @@
+"""Decimals beside the sealed body, exact: a whole number of ten-thousandths.
+
+The interface allows decimals of 16 digits, 4 of them after the point, "never through binary floating point". As a
+whole number of ten-thousandths each fits 64 bits, sorts and adds up exactly in every engine, and costs an index
+entry of 8 bytes. A caller writes ``"12.50"`` or ``12``; it reads the shortest spelling, ``"12.5"`` or ``"12"``.
+"""
+
+from decimal import Decimal, InvalidOperation
+
+from proxy.errors import Code, VaultError
+from proxy.storage.base import Cell, Column, ColumnType
+
+#: Digits after the point; the digits before it follow from the 16 that the interface allows.
+PLACES = 4
+_SCALE = 10**PLACES
+_LARGEST = 10**16
+
+
+def scaled(cell: Cell) -> int | None:
+    """A decimal as ten-thousandths; ``VaultError(INTERNAL)`` when it is none or does not fit, without its value."""
+    if cell is None:
+        return None
+    try:
+        exact = Decimal(str(cell)) * _SCALE
+        whole = int(exact)
+    except (InvalidOperation, ValueError, OverflowError) as error:
+        raise _unfit() from error
+    if whole != exact or abs(whole) >= _LARGEST:
+        raise _unfit()
+    return whole
+
+
+def spelled(stored: Cell) -> str | None:
+    """The shortest spelling of so many ten-thousandths."""
+    if stored is None:
+        return None
+    whole, rest = divmod(abs(int(stored)), _SCALE)
+    sign = "-" if int(stored) < 0 else ""
+    fraction = f".{rest:0{PLACES}d}".rstrip("0") if rest else ""
+    return f"{sign}{whole}{fraction}"
+
+
+class Cells:
+    """The cells of one list of columns on their way in and out."""
+
+    __slots__ = ("_decimals", "_width")
+
+    def __init__(self, columns: tuple[Column, ...]) -> None:
+        self._width = len(columns)
+        self._decimals = frozenset(index for index, column in enumerate(columns) if column.type is ColumnType.DECIMAL)
+
+    def stored(self, cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
+        """As they are kept; ``VaultError(INTERNAL)`` when they are not as many as the columns."""
+        if len(cells) != self._width:
+            raise VaultError(Code.INTERNAL, f"A row has {len(cells)} cells where its layout has {self._width} columns.")
+        if not self._decimals:
+            return cells
+        return tuple(scaled(cell) if index in self._decimals else cell for index, cell in enumerate(cells))
+
+    def read(self, cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
+        """As the caller gets them."""
+        if not self._decimals:
+            return cells
+        return tuple(spelled(cell) if index in self._decimals else cell for index, cell in enumerate(cells))
+
+
+def _unfit() -> VaultError:
+    return VaultError(
+        Code.INTERNAL,
+        f"A cell of a decimal column is not a decimal of at most 16 digits with {PLACES} of them after the point: "
+        "the caller has to refuse such a value before it is stored.",
+    )

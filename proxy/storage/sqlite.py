@@ -1,0 +1,182 @@
+"""The embedded engine: one SQLite file, one thread that writes, reads straight on the event loop.
+
+A point read takes some microseconds; handing it to another thread would cost ten times that. So reads run inline on
+a connection of their own that cannot write, and each one ends before it returns: it sees every commit that has
+returned, and never keeps the log from being moved.
+"""
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Any, TypeVar
+
+from proxy.errors import Code, VaultError
+from proxy.storage.base import Change, Layout, Row, Staged
+from proxy.storage.hooks import Hooks
+from proxy.storage.names import changed_meanwhile, check_names, closed, unknown
+from proxy.storage.sqlite_ddl import is_complete, make, statements
+from proxy.storage.sqlite_errors import translated
+from proxy.storage.sqlite_file import DatabaseFile
+from proxy.storage.sqlite_sql import TOKEN_RIDS, Listed, Statements, read_staged
+from proxy.storage.sqlite_writer import Writer
+
+T = TypeVar("T")
+
+_NOTE = "SELECT content FROM notes WHERE name = ?"
+
+
+class SqliteStore:
+    """A ``Store`` on a file that this process owns. Commits are applied in the order in which they are called.
+
+    A commit whose caller is cancelled while it waits may or may not be stored.
+    """
+
+    def __init__(self, file: DatabaseFile, writer: Writer) -> None:
+        self._file = file
+        self._writer = writer
+        self._reader: Connection | None = None
+        self._tables: dict[str, Statements] = {}
+        self._closed = False
+
+    async def close(self) -> None:
+        """Finish what was accepted, move the log into the database, let another process own it."""
+        if not self._closed:
+            self._closed = True
+            self._forget_reader()
+        await self._writer.close()
+        self._file.release()
+
+    async def ensure(self, layout: Layout) -> None:
+        check_names(layout)
+        if not self._asked(lambda reader: is_complete(reader, layout)):
+            await self._writer.call(lambda connection: make(connection, layout))
+        self._tables[layout.table] = self._asked(lambda reader: statements(reader, layout))
+
+    async def commit(self, table: str, changes: Sequence[Change]) -> None:
+        sql = self._statements(table)
+        if not changes:
+            return
+        if self._writer.full:
+            await self._writer.room()
+        await self._writer.submit(sql, changes)
+
+    async def rows(self, table: str, rids: Sequence[int]) -> dict[int, Row]:
+        sql = self._statements(table)
+        return {raw[0]: sql.read(raw) for raw in self._listed(sql.rows, rids)}
+
+    async def by_keys(self, table: str, keys: Sequence[bytes]) -> dict[bytes, Row]:
+        sql = self._statements(table)
+        return {raw[1]: sql.read(raw) for raw in self._listed(sql.by_keys, keys)}
+
+    async def by_tokens(self, table: str, hashes: Sequence[bytes]) -> dict[bytes, tuple[int, ...]]:
+        sql = self._statements(table)
+        found: dict[bytes, list[int]] = {}
+        for text, values in sql.by_tokens.runs(hashes):
+            pairs = self._fetch(text, values)
+            if len(pairs) < Listed.limit(len(values)):
+                for token, rid in pairs:
+                    found.setdefault(token, []).append(rid)
+            else:  # a common value crowds out the others: ask for each by itself
+                for token in set(values):
+                    found[token] = [rid for (rid,) in self._fetch(sql.by_token, (token,))]
+        return {token: tuple(rids[:TOKEN_RIDS]) for token, rids in found.items() if rids}
+
+    async def staged(self, table: str, rids: Sequence[int]) -> dict[int, tuple[Staged, ...]]:
+        found: dict[int, tuple[Staged, ...]] = {}
+        for raw in self._listed(self._statements(table).staged, rids):
+            change = read_staged(raw)
+            found[change.rid] = (*found.get(change.rid, ()), change)
+        return found
+
+    async def unsettled(self, table: str, before: int, limit: int) -> tuple[list[Row], list[Staged]]:
+        sql = self._statements(table)
+        rows = [sql.read(raw) for raw in self._fetch(sql.pending, (before, limit))]
+        return rows, [read_staged(raw) for raw in self._fetch(sql.waiting, (before, limit))]
+
+    async def expired(self, table: str, now: int, limit: int) -> list[int]:
+        return [rid for (rid,) in self._fetch(self._statements(table).expired, (now, limit))]
+
+    async def count(self, table: str) -> tuple[int, int, int]:
+        rows, pending, staged = self._fetch(self._statements(table).count, ())[0]
+        return rows, pending, staged
+
+    async def note(self, name: str) -> bytes | None:
+        found = self._fetch(_NOTE, (name,))
+        return found[0][0] if found else None
+
+    async def put_note(self, name: str, content: bytes, expected: bytes | None) -> None:
+        self._refuse_closed()
+        await self._writer.call(lambda connection: _put_note(connection, name, content, expected))
+
+    def _statements(self, table: str) -> Statements:
+        sql = self._tables.get(table)
+        if sql is None or self._closed:
+            self._refuse_closed()
+            raise unknown(table)
+        return sql
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise closed()
+
+    def _listed(self, statement: Listed, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        if len(values) == 1:
+            return self._fetch(statement.single, (values[0],))
+        raws: list[tuple[Any, ...]] = []
+        for text, parameters in statement.runs(values):
+            raws += self._fetch(text, parameters)
+        return raws
+
+    def _fetch(self, text: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
+        reader = self._reader or self._open_reader()
+        try:
+            return reader.execute(text, parameters).fetchall()  # to the end: an open cursor would hold an old state
+        except sqlite3.Error as error:
+            self._forget_reader()
+            raise translated(error) from error
+
+    def _asked(self, question: Callable[[Connection], T]) -> T:
+        try:
+            return question(self._reader or self._open_reader())
+        except sqlite3.Error as error:
+            self._forget_reader()
+            raise translated(error) from error
+
+    def _open_reader(self) -> Connection:
+        self._refuse_closed()
+        try:
+            self._reader = self._file.connect_reader()
+        except sqlite3.Error as error:
+            raise translated(error) from error
+        return self._reader
+
+    def _forget_reader(self) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
+
+
+def _put_note(connection: Connection, name: str, content: bytes, expected: bytes | None) -> None:
+    found = connection.execute(_NOTE, (name,)).fetchall()
+    if (found[0][0] if found else None) != expected:
+        raise changed_meanwhile(name)
+    connection.execute("INSERT OR REPLACE INTO notes (name, content) VALUES (?, ?)", (name, content))
+
+
+async def open_sqlite(place: str, hooks: Hooks) -> SqliteStore:
+    """Open the database file of that path; make it, and its folder, where they are missing.
+
+    Raises ``VaultError``: ``STORE_BUSY``, ``NOT_WRITABLE``, ``BAD_STORE``, ``VAULT_DOWN`` (see ``sqlite_file``).
+    """
+    if not place:
+        raise VaultError(Code.BAD_SETTINGS, "The setting store names no file: write it as sqlite:///folder/vault.db.")
+    file = DatabaseFile(Path(place))
+    writer = Writer(file, hooks)
+    try:
+        await writer.call(lambda _: None)  # the log has to be there before a reader may open it
+    except VaultError:
+        await writer.close()
+        file.release()
+        raise
+    return SqliteStore(file, writer)

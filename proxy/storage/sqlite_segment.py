@@ -1,0 +1,218 @@
+"""Many changes of one table as few statements: grouped by statement where the order cannot be seen.
+
+A segment collects changes and runs each statement once for all of them, in a fixed order of kinds. That gives the
+same result as one after the other as long as no two changes that touch each other come in the reverse of that order.
+``add`` refuses such a change; the caller then runs the segment and begins a new one. What two changes can have in
+common: a row, a record key, a token hash. Where a segment is too careful (a hash that one change frees and the next
+one takes), it reports a conflict that is none; the caller decides every conflict again, one change at a time.
+"""
+
+from collections.abc import Callable
+from sqlite3 import Connection, Cursor
+from typing import Any, ClassVar
+
+from proxy.storage.base import Accept, Bind, Change, Doubt, Insert, Reindex, Release, Remove, Replace, Stage, Unstage
+from proxy.storage.sqlite_sql import Statements
+
+# The order in which a segment runs. Plain integers: members of an enumeration compare ten times slower.
+_INSERT, _STAGE, _RELEASE, _BIND, _REPLACE, _DOUBT, _UNSTAGE, _REINDEX, _REMOVE = range(9)
+
+
+class Unmet(Exception):
+    """A precondition of some change in the segment does not hold; ``hashes`` are taken ones, where that is why."""
+
+    def __init__(self, hashes: frozenset[bytes] = frozenset()) -> None:
+        super().__init__("a precondition does not hold")
+        self.hashes = hashes
+
+
+class Segment:
+    """Changes of one table that wait to run together."""
+
+    __slots__ = (
+        "_accepts", "_adds", "_binds", "_claims", "_doubts", "_drops", "_indexed", "_inserts", "_releases", "_removes",
+        "_replaces", "_seen", "_shares", "_sql", "_stages", "_unstages",
+    )  # fmt: skip
+
+    def __init__(self, sql: Statements) -> None:
+        self._sql = sql
+        self._seen: dict[int | bytes, int] = {}  # last kind by record id and by record key
+        self._indexed: set[bytes] = set()  # hashes that a Reindex adds
+        self._inserts: list[tuple[Any, ...]] = []
+        self._stages: list[tuple[Any, ...]] = []
+        self._shares: list[tuple[bytes, int]] = []
+        self._claims: list[tuple[bytes, int]] = []
+        self._releases: list[tuple[Any, ...]] = []
+        self._accepts: list[tuple[int, int]] = []
+        self._binds: list[tuple[Any, ...]] = []
+        self._replaces: list[tuple[Any, ...]] = []
+        self._doubts: list[tuple[Any, ...]] = []
+        self._unstages: list[tuple[int, int]] = []
+        self._drops: list[tuple[bytes, int]] = []
+        self._adds: list[tuple[bytes, int]] = []
+        self._removes: list[tuple[int]] = []
+
+    def add(self, change: Change) -> bool:
+        """Take the change in, or answer ``False`` when the segment has to run first."""
+        return self._adding[type(change)](self, change)
+
+    def run(self, connection: Connection) -> int:
+        """Run everything inside the caller's transaction; answers by how many rows the table grew.
+
+        Raises ``Unmet`` or ``sqlite3.IntegrityError`` when a precondition does not hold; the transaction then holds
+        a part of the segment and must be rolled back.
+        """
+        many, sql = connection.executemany, self._sql
+        if self._inserts:
+            many(sql.insert, self._inserts)
+        if self._stages:
+            _each(many(sql.stage, self._stages), self._stages)
+        if self._shares:
+            many(sql.add_shared, self._shares)
+        if self._claims:
+            self._claim(connection)
+        for text, changes in ((sql.release, self._releases), (sql.accept, self._accepts)):
+            if changes:
+                many(text, changes)
+        if self._binds:
+            _each(many(sql.bind, self._binds), self._binds)
+        if self._replaces:
+            _each(many(sql.replace, self._replaces), self._replaces)
+        for text, moves in (
+            (sql.doubt, self._doubts),
+            (sql.unstage, self._unstages),
+            (sql.drop_token, self._drops),
+            (sql.add_existing, self._adds),
+        ):
+            if moves:
+                many(text, moves)
+        return len(self._inserts) - (self._remove(connection) if self._removes else 0)
+
+    def _claim(self, connection: Connection) -> None:
+        hashes = [claim[0] for claim in self._claims]
+        if len(set(hashes)) != len(hashes):
+            raise Unmet
+        for text, values in self._sql.taken.runs(hashes):
+            taken = connection.execute(text, values).fetchall()
+            if taken:
+                raise Unmet(frozenset(row[0] for row in taken))
+        connection.executemany(self._sql.add_token, self._claims)
+
+    def _remove(self, connection: Connection) -> int:
+        connection.executemany(self._sql.remove_tokens, self._removes)
+        connection.executemany(self._sql.remove_staged, self._removes)
+        return connection.executemany(self._sql.remove, self._removes).rowcount
+
+    def _comes_late(self, mark: int | bytes, kind: int) -> bool:
+        """Whether something of a later kind waits that touches the same row or key; if not, remember this one."""
+        if self._seen.get(mark, _INSERT) > kind:
+            return True
+        self._seen[mark] = kind
+        return False
+
+    def _index(self, rid: int, shared: tuple[bytes, ...], unique: tuple[bytes, ...]) -> None:
+        if len(unique) > 1:
+            unique = tuple(dict.fromkeys(unique))
+        self._claims += [(token, rid) for token in unique]
+        for token in shared:
+            if token not in unique:
+                self._shares.append((token, rid))
+
+    def _insert(self, change: Insert) -> bool:
+        row, shared, unique = change
+        rid, key = row[0], row[1]
+        seen = self._seen
+        if rid in seen or (key is not None and key in seen) or not self._indexed.isdisjoint(unique):
+            return False
+        self._inserts.append(self._sql.stored(row))
+        if shared or unique:
+            self._index(rid, shared, unique)
+        return True
+
+    def _stage(self, change: Stage) -> bool:
+        (sid, rid, kind, at, doubt, answered, body), shared, unique = change
+        if not self._indexed.isdisjoint(unique) or self._comes_late(rid, _STAGE):
+            return False
+        self._stages.append((sid, rid, int(kind), at, doubt, int(answered), body))
+        if shared or unique:
+            self._index(rid, shared, unique)
+        return True
+
+    def _release(self, change: Release) -> bool:
+        key, rid, at = change
+        # Whose key it takes is not known here, and both write when that row was updated.
+        if self._replaces or self._accepts or self._comes_late(key, _RELEASE):
+            return False
+        self._releases.append((at, key, rid))
+        return True
+
+    def _accept(self, change: Accept) -> bool:
+        rid, at = change
+        # It tells PENDING rows from others, and a Release may make one of any row.
+        if self._releases or self._comes_late(rid, _BIND):
+            return False
+        self._accepts.append((at, rid))
+        return True
+
+    def _bind(self, change: Bind) -> bool:
+        rid, key, key_sealed, at = change
+        if self._comes_late(rid, _BIND):
+            return False
+        self._seen[key] = _BIND
+        self._binds.append((key, key_sealed, at, rid))
+        return True
+
+    def _replace(self, change: Replace) -> bool:
+        row, expected = change
+        if self._comes_late(row.rid, _REPLACE):
+            return False
+        self._replaces.append((*row[4:10], *self._sql.cells.stored(row.cells), row.rid, expected))
+        return True
+
+    def _doubt(self, change: Doubt) -> bool:
+        rid, sid, at, answered = change
+        if self._comes_late(rid, _DOUBT):
+            return False
+        self._doubts.append((at, int(answered), sid, rid))
+        return True
+
+    def _unstage(self, change: Unstage) -> bool:
+        rid, sid = change
+        if self._comes_late(rid, _UNSTAGE):
+            return False
+        self._unstages.append((sid, rid))
+        return True
+
+    def _reindex(self, change: Reindex) -> bool:
+        rid, add, drop = change
+        if self._seen.get(rid, _INSERT) >= _REINDEX:  # two of the same row may add and drop the same hash
+            return False
+        self._seen[rid] = _REINDEX
+        self._indexed.update(add)
+        self._adds.extend((token, rid) for token in add)
+        self._drops.extend((token, rid) for token in drop)
+        return True
+
+    def _remove_row(self, change: Remove) -> bool:
+        self._seen[change.rid] = _REMOVE
+        self._removes.append((change.rid,))
+        return True
+
+    _adding: ClassVar[dict[type[Any], Callable[["Segment", Any], bool]]] = {
+        Insert: _insert,
+        Release: _release,
+        Accept: _accept,
+        Bind: _bind,
+        Stage: _stage,
+        Replace: _replace,
+        Unstage: _unstage,
+        Doubt: _doubt,
+        Reindex: _reindex,
+        Remove: _remove_row,
+    }
+
+
+def _each(cursor: Cursor, changes: list[tuple[Any, ...]]) -> None:
+    """``Unmet`` unless the statement changed one row for each of its changes."""
+    if cursor.rowcount != len(changes):
+        raise Unmet

@@ -1,0 +1,203 @@
+"""Log lines on standard error, JSON or text, whose field names all stand in one table.
+
+A line is an event (a constant text in the code) and fields of ``FIELDS``. A name outside the table raises while
+developing and testing; in service it is left out of the line and named in ``unlisted``, so that nothing personal slips in
+and no line is lost. Exceptions are logged by class and place, never by their text, because the text of a library's
+exception may quote what it was given. Lines of libraries are reduced to logger, level and place for the same reason.
+"""
+
+import json
+import logging
+import sys
+from collections.abc import Callable, Mapping, MutableMapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import PurePath
+from types import TracebackType
+from typing import Any, Final, TextIO, cast
+
+import structlog
+
+#: Every field a log line may carry, and what it holds. None ever holds content of a request, an answer or a record.
+FIELDS: Final[Mapping[str, str]] = {
+    "time": "the instant, UTC, ISO 8601 with milliseconds",
+    "level": "debug, info, warning, error",
+    "room": "the part of the program that speaks",
+    "event": "what happened, a constant text",
+    "address": "an address this process listens at or connects to, as the settings or rules name it",
+    "code": "an error code of proxy.errors",
+    "count": "how many",
+    "duration_ms": "how long it took, in milliseconds",
+    "endpoint": "an endpoint, as the rule file names it",
+    "engine": "the kind of store",
+    "entity": "an entity, as the rule file names it",
+    "exception": "the class of an exception",
+    "field": "a field, as the rule file names it",
+    "file": "a file of the operator: settings, rules, keys, database",
+    "listener": "proxy or admin",
+    "logger": "the logger of a library that spoke",
+    "method": "the method of a request",
+    "operation": "an operation, as the rule file writes its match",
+    "pid": "the process",
+    "reason": "a constant text that says why",
+    "signal": "the signal that arrived",
+    "source": "where in a file of the operator or in a document a fault is: file:line:column or a JSON Pointer",
+    "size": "bytes of body sent to the caller",
+    "status": "the status of an answer",
+    "template": "the path template of a rule, never a path",
+    "text": "the message of a VaultError, which never quotes a value",
+    "unlisted": "names of fields that were left out because this table lacks them",
+    "verb": "create, read, update or delete",
+    "version": "a version of the program, the rules or the database",
+    "where": "file and line of the innermost frames of an exception or of a library's line",
+}
+
+LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+#: How many frames of an exception a line names, innermost first.
+_FRAMES: Final = 8
+
+Event = MutableMapping[str, Any]
+Processor = Callable[[Any, str, Event], Event]
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How lines are written: from which level on, as ``json`` or ``text``, and whether an unlisted field raises."""
+
+    level: str = "info"
+    format: str = "json"
+    strict: bool = True
+
+
+def configure(style: Style, stream: TextIO | None = None) -> None:
+    """Set the style for the whole process, our lines and those of libraries alike. May be called again."""
+    _ours(style, stream)
+    root = logging.getLogger()
+    root.handlers = [_Libraries()]
+    root.setLevel(max(LEVELS[style.level], logging.WARNING))
+
+
+class _Losing:
+    """A stream that loses what it cannot take: a full disk or a closed pipe under the log must not fail a request.
+
+    Without a stream of its own it asks for standard error at each line, so that one replaced meanwhile (by a test, by a
+    supervisor) is the one used.
+    """
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        with suppress(OSError, ValueError):  # ValueError: the stream is closed
+            (self._stream or sys.stderr).write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError, ValueError):
+            (self._stream or sys.stderr).flush()
+
+
+def _ours(style: Style, stream: TextIO | None) -> None:
+    losing = cast("TextIO", _Losing(stream))
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            _stamp,
+            _name_exceptions,
+            _refuse_unlisted if style.strict else _drop_unlisted,
+            render_json if style.format == "json" else render_text,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[style.level]),
+        logger_factory=lambda *_: structlog.WriteLogger(losing),
+        cache_logger_on_first_use=False,
+    )
+
+
+def logger(room: str) -> structlog.typing.FilteringBoundLogger:
+    """The logger of one room: ``log.info("rules loaded", version=…, count=…)`` with fields of ``FIELDS`` only."""
+    bound: structlog.typing.FilteringBoundLogger = structlog.get_logger(room=room)
+    return bound
+
+
+def place(trace: TracebackType | None) -> str:
+    """The innermost frames of a traceback as ``file:line, file:line``, innermost first; no text of any line."""
+    frames: list[str] = []
+    while trace is not None:
+        frames.append(f"{_short(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}")
+        trace = trace.tb_next
+    return ", ".join(reversed(frames[-_FRAMES:]))
+
+
+class _Libraries(logging.Handler):
+    """Takes what libraries log through the standard module: says who spoke and where, never what."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        fields: dict[str, Any] = {"logger": record.name, "where": f"{_short(record.pathname)}:{record.lineno}"}
+        if record.exc_info and record.exc_info[1] is not None:
+            fields["exc_info"] = record.exc_info[1]
+        level = "error" if record.levelno >= logging.ERROR else "warning"
+        getattr(logger("library"), level)("a library spoke", **fields)
+
+
+def render_json(_logger: object, _method: str, event: Event) -> str:
+    """One line of JSON, the fixed members first, the rest in order of the alphabet."""
+    return json.dumps(_ordered(event), ensure_ascii=False, default=str)
+
+
+def render_text(_logger: object, _method: str, event: Event) -> str:
+    """One line for people: time, level, room, event, then name=value; line breaks inside a value are escaped."""
+    rest = _ordered(event)
+    head = [str(rest.pop(name, "")) for name in ("time", "level", "room", "event")]
+    tail = [f"{name}={json.dumps(value, ensure_ascii=False, default=str)}" for name, value in rest.items()]
+    return f"{head[0]} {head[1]:<7} {head[2]:<8} {head[3]}" + "".join(f" {pair}" for pair in tail)
+
+
+def _ordered(event: Event) -> dict[str, Any]:
+    fixed = {name: event[name] for name in ("time", "level", "room", "event") if name in event}
+    return fixed | {name: event[name] for name in sorted(event) if name not in fixed}
+
+
+def _stamp(_logger: object, _method: str, event: Event) -> Event:
+    event["time"] = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return event
+
+
+def _name_exceptions(_logger: object, _method: str, event: Event) -> Event:
+    """``exc_info`` becomes the class and the place; the text stays behind."""
+    given = event.pop("exc_info", None)
+    if not given:
+        return event
+    error = given if isinstance(given, BaseException) else sys.exc_info()[1]
+    if error is not None:
+        event["exception"] = type(error).__qualname__
+        event["where"] = place(error.__traceback__) or event.get("where", "")
+    return event
+
+
+def _unlisted(event: Event) -> list[str]:
+    return sorted(name for name in event if name not in FIELDS)
+
+
+def _refuse_unlisted(_logger: object, _method: str, event: Event) -> Event:
+    if names := _unlisted(event):
+        raise ValueError(f"{', '.join(names)} may not stand in a log line: add it to proxy.telemetry.logs.FIELDS")
+    return event
+
+
+def _drop_unlisted(_logger: object, _method: str, event: Event) -> Event:
+    if names := _unlisted(event):
+        for name in names:
+            del event[name]
+        event["unlisted"] = names
+    return event
+
+
+def _short(path: str) -> str:
+    """The end of a path that says enough: ``proxy/vault/seal.py``; the machine's folders are nobody's business."""
+    return "/".join(PurePath(path).parts[-3:])
+
+
+# Until somebody configures: strict text on standard error, so that a test or a script sees a wrong name at once.
+# The standard library's logging is left alone: importing this file must not change what the program around it does.
+_ours(Style(format="text"), None)

@@ -1,0 +1,206 @@
+"""Every metric of the program in one table, and cells that cost an integer addition each.
+
+The hot path never calls prometheus-client: a caller asks once for its cell (``metrics.cell(name, label, ...)``), keeps
+it, and adds to a plain attribute. ``render`` turns all cells into the text format when somebody scrapes. One cell
+belongs to one thread at a time; adding is not atomic across threads, and what the writer thread counts is its own cell.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from typing import Final, Literal, NamedTuple
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+Kind = Literal["counter", "gauge", "histogram"]
+
+#: The content type of what ``Metrics.render`` answers.
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Declared(NamedTuple):
+    """One line of the table: what kind of metric, which labels in which order, and what it tells."""
+
+    kind: Kind
+    labels: tuple[str, ...]
+    help: str
+    bounds: tuple[float, ...] = ()  #: upper bounds of a histogram's buckets, ascending
+
+
+#: Seconds; a durable commit takes half a millisecond to some hundred on a slow disk.
+_COMMIT_BOUNDS: Final = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.0, 2.0)
+
+#: Every metric there is. Counters end in ``_total``; times are in seconds, instants in seconds since the epoch.
+METRICS: Final[dict[str, Declared]] = {
+    "domicile_requests_total": Declared(
+        "counter",
+        ("endpoint", "operation", "outcome"),
+        "Requests, by outcome: passed (no rule names them), matched, refused (by the proxy), failed (by the application).",
+    ),
+    "domicile_protected_values_total": Declared(
+        "counter", ("entity", "field"), "Values replaced by tokens on the way to the application."
+    ),
+    "domicile_restored_values_total": Declared(
+        "counter", ("entity", "field"), "Tokens replaced by values on the way to the caller."
+    ),
+    "domicile_vault_events_total": Declared(
+        "counter",
+        ("schema", "event"),
+        "What happened to records: staged (durable before it was forwarded), settled, dropped (the application refused), "
+        "nameless (taken, and no id was told: kept, and bound by the first answer that shows it), "
+        "deleted, in_doubt (nobody knows), reconciled (a later answer told), late (settled once the store could be written "
+        "again), expired, reaped (never told within pending.keep), unopenable (a sealed row that does not open), "
+        "unreadable_answer, unrestored (answered with tokens), field_absent, shape_full.",
+    ),
+    "domicile_records": Declared(
+        "gauge",
+        ("schema", "state"),
+        "Records in the vault, by state: live, pending; staged: changes that wait for an answer.",
+    ),
+    "domicile_rules_info": Declared("gauge", ("version",), "1 for the version of the rules that is in force."),
+    "domicile_rules_reload_success_timestamp_seconds": Declared("gauge", (), "When rules were last loaded whole."),
+    "domicile_rules_reload_failures_total": Declared(
+        "counter", (), "Loads of the rules that failed; the rules before stayed in force."
+    ),
+    "domicile_operation_fired_timestamp_seconds": Declared(
+        "gauge",
+        ("endpoint", "operation"),
+        "When a request last matched the operation; 0: never since the start. A rule that never fires protects nothing.",
+    ),
+    "domicile_vault_commit_seconds": Declared(
+        "histogram", (), "Time from handing a change to the vault until it is durable.", _COMMIT_BOUNDS
+    ),
+    "domicile_vault_writer_queue": Declared("gauge", (), "Changes that wait for the vault's writer thread."),
+    "domicile_upstream_connections": Declared(
+        "gauge", ("endpoint", "state"), "Connections to the application, by state: busy, idle."
+    ),
+    "domicile_upstream_errors_total": Declared(
+        "counter", ("endpoint", "code"), "Exchanges that the application or the way to it broke, by error code."
+    ),
+    "domicile_shape_fill_ratio": Declared(
+        "gauge", ("entity", "field"), "Share of the field's possible tokens that is used; full at 1."
+    ),
+}
+
+
+class Cell:
+    """One time series: ``cell.value += n`` for a counter, ``cell.value = x`` for a gauge."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value: float = 0
+
+
+class Buckets:
+    """One histogram: ``observe(seconds)``."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, amount: float) -> None:
+        """Count one observation in the first bucket whose bound it does not exceed."""
+        self.counts[bisect_left(self.bounds, amount)] += 1
+        self.total += amount
+
+    def cumulated(self) -> list[tuple[str, float]]:
+        """The buckets as the text format wants them: upper bound and count up to it, the last one ``+Inf``."""
+        rows: list[tuple[str, float]] = []
+        count = 0
+        for bound, here in zip((*map(str, self.bounds), "+Inf"), self.counts, strict=True):
+            count += here
+            rows.append((bound, count))
+        return rows
+
+
+class Metrics:
+    """All time series of one process. Names and label counts are checked when a series is asked for, not per use."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry(auto_describe=False)
+        self._cells: dict[str, dict[tuple[str, ...], Cell]] = {}
+        self._buckets: dict[str, Buckets] = {}
+        self._watched: dict[str, dict[tuple[str, ...], Callable[[], float]]] = {}
+        self.registry.register(_Cells(self))
+        ProcessCollector(registry=self.registry)
+
+    def cell(self, name: str, *labels: str) -> Cell:
+        """The cell of a counter or gauge under these label values; the same one each time."""
+        _declared(name, ("counter", "gauge"), labels)
+        return self._cells.setdefault(name, {}).setdefault(labels, Cell())
+
+    def buckets(self, name: str) -> Buckets:
+        """The histogram of that name; the same one each time."""
+        declared = _declared(name, ("histogram",), ())
+        return self._buckets.setdefault(name, Buckets(declared.bounds))
+
+    def watch(self, name: str, read: Callable[[], float], *labels: str) -> None:
+        """A gauge whose value ``read`` tells when somebody scrapes: lengths of queues and pools."""
+        _declared(name, ("gauge",), labels)
+        self._watched.setdefault(name, {})[labels] = read
+
+    def info(self, name: str, *labels: str) -> None:
+        """Make these label values the only series of a gauge, at 1: the version in force replaces the one before."""
+        _declared(name, ("gauge",), labels)
+        cell = Cell()
+        cell.value = 1
+        self._cells[name] = {labels: cell}
+
+    def render(self) -> bytes:
+        """All metrics in the text format, for ``CONTENT_TYPE``."""
+        return generate_latest(self.registry)
+
+    def families(self) -> Iterator[Metric]:
+        """Every declared metric as prometheus-client's families, with the samples there are."""
+        for name, declared in METRICS.items():
+            if declared.kind == "histogram":
+                yield self._histogram(name, declared)
+            else:
+                yield self._plain(name, declared)
+
+    def _plain(self, name: str, declared: Declared) -> Metric:
+        family = (CounterMetricFamily if declared.kind == "counter" else GaugeMetricFamily)(
+            name, declared.help, labels=declared.labels
+        )
+        series = self._cells.get(name, {})
+        if not declared.labels and name not in self._watched:
+            series = series or {(): Cell()}
+        for labels, cell in list(series.items()):
+            family.add_metric(labels, cell.value)
+        for labels, read in list(self._watched.get(name, {}).items()):
+            family.add_metric(labels, read())
+        return family
+
+    def _histogram(self, name: str, declared: Declared) -> Metric:
+        buckets = self._buckets.get(name) or Buckets(declared.bounds)
+        family = HistogramMetricFamily(name, declared.help)
+        family.add_metric((), buckets.cumulated(), buckets.total)
+        return family
+
+
+class _Cells(Collector):
+    """The bridge to prometheus-client: asked at each scrape."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[Metric]:
+        return self._metrics.families()
+
+
+def _declared(name: str, kinds: tuple[Kind, ...], labels: tuple[str, ...]) -> Declared:
+    declared = METRICS.get(name)
+    if declared is None:
+        raise ValueError(f"{name} is not in the table of metrics: add it to METRICS with its labels and its meaning")
+    if declared.kind not in kinds:
+        raise ValueError(f"{name} is a {declared.kind}, not a {' or '.join(kinds)}")
+    if len(labels) != len(declared.labels):
+        raise ValueError(
+            f"{name} takes {len(declared.labels)} labels ({', '.join(declared.labels)}), not {len(labels)}"
+        )
+    return declared

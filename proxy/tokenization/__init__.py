@@ -1,0 +1,80 @@
+"""What takes a value's place: one file per family of token shapes, each a plain function of value, keys and options.
+
+``base`` is the contract. A shape is parsed once from a rule file and bound to the keys of one field; what comes out
+mints, recognises and forgets: no state, no I/O. Keys come from ``proxy.crypto`` as functions, never as bytes. Normal
+forms (``normal``) are what same-value tokens and look-up hashes are computed of; the vault keeps values as they came.
+
+Adding a shape is one file and one line in ``SHAPES``; ``tests/conformance/test_shapes.py`` then holds it to the contract.
+"""
+
+from collections.abc import Mapping
+
+from proxy.tokenization import constant, date, email, luhn, mask, numeric, opaque, plain, template, uuid
+from proxy.tokenization.base import Shape, ShapeParser
+from proxy.tokenization.normal import KINDS
+
+__all__ = ["DEFAULT_SHAPE", "KINDS", "PERSISTENT", "SHAPES", "SYNONYMS", "make_shape"]
+
+#: Wire name -> how the shape reads its options.
+SHAPES: dict[str, ShapeParser] = {
+    "opaque": opaque.OPAQUE,
+    "lower": opaque.LOWER,
+    "prepended": opaque.PREPENDED,
+    "email": email.EMAIL,
+    "numeric": numeric.NUMERIC,
+    "luhn": luhn.LUHN,
+    "date": date.DATE,
+    "uuid": uuid.UUID,
+    "template": template.TEMPLATE,
+    "fixed": constant.FIXED,
+    "mask": mask.MASK,
+    "zero": constant.ZERO,
+    "one": constant.ONE,
+    "plain": plain.PLAIN,
+}
+
+#: Names of the service specification -> ours.
+SYNONYMS: dict[str, str] = {
+    "alphaNumeric": "opaque",
+    "alphaNumericLowerCase": "lower",
+    "alphaPrepended": "prepended",
+    "masking": "mask",
+}
+
+#: Names of the service specification that also say ``same: true`` -> ours.
+PERSISTENT: dict[str, str] = {
+    "alphaNumericPersistent": "opaque",
+    "alphaNumericLowerCasePersistent": "lower",
+    "alphaPrependedPersistent": "prepended",
+    "emailPersistent": "email",
+    "numericPersistent": "numeric",
+    "luhnPersistent": "luhn",
+    "datePersistent": "date",
+    "uuidPersistent": "uuid",
+    "templatePersistent": "template",
+}
+
+#: Kind of a field -> the shape its tokens have where the rule names none.
+DEFAULT_SHAPE: dict[str, str] = {
+    "text": "opaque",
+    "name": "opaque",
+    "email": "email",
+    "phone": "numeric",
+    "date": "date",
+    "card": "luhn",
+    "number": "numeric",
+    "uuid": "uuid",
+}
+
+
+def make_shape(name: str, options: Mapping[str, object]) -> Shape:
+    """The shape of that name, one of ours or of the service specification.
+
+    ``ValueError`` with a sentence that says what to write, for an unknown name or options that do not fit.
+    """
+    if name in PERSISTENT:
+        return SHAPES[PERSISTENT[name]]({"same": True, **options})
+    parser = SHAPES.get(SYNONYMS.get(name, name))
+    if parser is None:
+        raise ValueError(f"there is no token shape {name!r}; the shapes are {', '.join(SHAPES)}")
+    return parser(options)

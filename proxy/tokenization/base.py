@@ -1,0 +1,116 @@
+"""The port between a rule's token shape and the keys that mint with it.
+
+A ``Shape`` is parsed once from a rule file: options checked, no keys, no state. ``bind`` joins it to the keys
+of one field and gives the ``Tokenizer`` that the vault calls. "Two ways to restore" of the rule language is
+``Resolution``.
+"""
+
+import enum
+import re
+from collections.abc import Mapping
+from typing import Protocol
+
+from proxy.model.value import Value
+
+
+class Resolution(enum.Enum):
+    """How a token finds its way back to the value."""
+
+    SEALED = "sealed"  #: the token carries the sealed id of its record: no index, one primary-key read
+    INDEXED = "indexed"  #: by an index of keyed hashes of tokens; unique unless ``same``
+    BY_RECORD = "by_record"  #: too small to be unique: by the record's id and the field
+    CLEAR = "clear"  #: no token at all: the value itself goes on (shape ``plain``)
+
+
+class TokenKeys(Protocol):
+    """The keyed functions of one field, handed out by the keyset; key bytes never leave it."""
+
+    def block(self, rid: int, number: int) -> bytes:
+        """16 bytes: the sealed pair (record id 0..2^64-1, value number 0..2^32-1) with its check part."""
+
+    def open_block(self, block: bytes) -> tuple[int, int] | None:
+        """The pair a ``block`` carries, or ``None`` when its check part does not hold (a look-alike)."""
+
+    def narrow_block(self, rid: int, number: int) -> int:
+        """The same pair in 122 bits, for a UUID, with a shorter check part."""
+
+    def open_narrow_block(self, bits: int) -> tuple[int, int] | None:
+        """The pair a ``narrow_block`` carries, or ``None`` for a look-alike."""
+
+    def prf(self, text: str, length: int) -> bytes:
+        """``length`` bytes, a keyed pseudorandom function of the field and ``text``."""
+
+    def permute(self, digits: str, tweak: bytes) -> str:
+        """A keyed permutation of decimal digit strings of one length (2 to 56), made of FF1 (NIST SP 800-38G).
+
+        The answer is never the string itself. Fewer than 6 digits are a permutation too, but hide little.
+        """
+
+    def random(self, length: int) -> bytes:
+        """``length`` bytes from the system's source of randomness."""
+
+
+class Tokenizer(Protocol):
+    """One field's shape with its keys. All methods are pure but for randomness, and cheap."""
+
+    @property
+    def resolution(self) -> Resolution:
+        """How tokens of this field find their way back."""
+
+    @property
+    def same(self) -> bool:
+        """Whether equal values (by the normal form of the kind) get equal tokens."""
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """Finds candidates inside running text; a hit is then checked by ``identify`` or a look-up."""
+
+    def mint(self, value: Value, rid: int, number: int) -> Value:
+        """A token for the value: new and random, or, with ``same``, the keyed function of its normal form.
+
+        ``rid`` and ``number`` are what a SEALED token carries. The token never equals the value (other than
+        for ``plain``). Raises ``VaultError(VALUE_UNFIT)``, whose text never shows the value, when the value
+        cannot be given a token of this shape.
+        """
+
+    def identify(self, text: str) -> tuple[int, int] | None:
+        """The (record id, value number) that a SEALED token carries; ``None`` for anything else."""
+
+    def resembles(self, text: str) -> bool:
+        """Whether the text has the syntax of this shape's tokens; a cheap prefilter before a look-up."""
+
+    def indexed(self, token: Value) -> bool:
+        """Whether this very token is big enough to be found through the index (short numerics are not)."""
+
+
+class Shape(Protocol):
+    """A token shape with its options, as a rule file states it."""
+
+    @property
+    def name(self) -> str:
+        """The canonical wire name."""
+
+    @property
+    def resolution(self) -> Resolution:
+        """How its tokens find their way back."""
+
+    @property
+    def same(self) -> bool:
+        """Whether equal values get equal tokens."""
+
+    def capacity(self) -> float:
+        """Distinct tokens the shape holds for a typical value of its kind; ``inf`` where it never runs out."""
+
+    def bind(self, keys: TokenKeys, kind: str, region: str) -> Tokenizer:
+        """The tokenizer of one field of that ``kind``; kind and region choose the normal form (``normal``)."""
+
+
+class ShapeParser(Protocol):
+    """How a shape reads its options: one entry of ``SHAPES``."""
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """Option name -> one-line description, for errors, explain and the JSON Schema."""
+
+    def __call__(self, options: Mapping[str, object]) -> Shape:
+        """Check the options and build the shape; ``ValueError`` with a sentence that says what to write."""

@@ -1,0 +1,88 @@
+"""Tokens that are alike for all: ``fixed``, ``zero`` and ``one``. They resolve by their record."""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from proxy.model.value import Value
+from proxy.tokenization.base import Resolution, Tokenizer, TokenKeys
+from proxy.tokenization.common import NOWHERE, Binding, ValueTokenizer, bordered
+from proxy.tokenization.options import Given, Parser
+
+_DIGITS_ONLY = re.compile(r"[\d\s+\-./(),:;#*'_]*\d[\d\s+\-./(),:;#*'_]*")
+_LOOKS_ZERO = re.compile(r"[0\s+\-./(),:;#*'_]*0[0\s+\-./(),:;#*'_]*")
+
+
+class ConstantTokenizer(ValueTokenizer):
+    """``choose`` gives the token of a value, or ``None`` when the value cannot have one."""
+
+    __slots__ = ("_choose",)
+
+    def __init__(self, binding: Binding, pattern: re.Pattern[str], choose: Callable[[Value], Value | None]) -> None:
+        super().__init__(binding, pattern)
+        self._choose = choose
+
+    def _token(self, value: Value) -> Value:
+        token = self._choose(value)
+        if token is None:
+            raise self._binding.unfit("it takes text and JSON numbers, and this is another JSON type")
+        if token.text == value.text:
+            raise self._binding.unfit("it already is the token that it would get")
+        return token
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """One text or number for every value."""
+
+    value: Value
+    name: str = "fixed"
+    same: bool = False
+    resolution: Resolution = Resolution.BY_RECORD
+
+    def capacity(self) -> float:
+        return 1.0
+
+    def bind(self, keys: TokenKeys, kind: str, region: str) -> Tokenizer:
+        pattern = bordered(re.escape(self.value.text))
+        return ConstantTokenizer(Binding(self, keys, kind, region), pattern, lambda _: self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Digit:
+    """``zero`` and ``one``: a number for numbers, a text for text."""
+
+    name: str
+    digit: str
+    spread: bool  #: whether a text that is a written number keeps its form, each digit swapped
+    same: bool = False
+    resolution: Resolution = Resolution.BY_RECORD
+
+    def capacity(self) -> float:
+        return 1.0
+
+    def bind(self, keys: TokenKeys, kind: str, region: str) -> Tokenizer:
+        pattern = _LOOKS_ZERO if self.spread else NOWHERE
+        return ConstantTokenizer(Binding(self, keys, kind, region), pattern, self._choose)
+
+    def _choose(self, value: Value) -> Value | None:
+        if value.json:
+            return Value(self.digit, json=True) if value.text[:1] in "-0123456789" else None
+        if self.spread and _DIGITS_ONLY.fullmatch(value.text) is not None:
+            return Value(re.sub(r"\d", self.digit, value.text))
+        return Value(self.digit)
+
+
+def _fixed(given: Given) -> Fixed:
+    value = given.options.get("value")
+    if isinstance(value, str) and value:
+        return Fixed(Value(value))
+    if isinstance(value, (int, float)):
+        return Fixed(Value(json.dumps(value, allow_nan=False), json=True))
+    raise ValueError("token shape fixed needs value: the text, number, true or false that stands for every value")
+
+
+FIXED = Parser("fixed", {"value": "the text or number that stands for every value"}, _fixed)
+ZERO = Parser("zero", {}, lambda given: Digit(given.shape, "0", spread=True))
+ONE = Parser("one", {}, lambda given: Digit(given.shape, "1", spread=False))

@@ -1,0 +1,160 @@
+"""Swapping the digits of a written number: signs, spaces and separators stay where they are.
+
+Some digits may be kept at either end. A zero that leads the swapped digits stays a zero (the trunk zero of a
+telephone number, the zero before a decimal point), and any other leading digit is never swapped for a zero; so no
+token loses a digit, and a JSON number stays one.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from proxy.errors import VaultError
+from proxy.model.value import Value
+from proxy.tokenization.base import Resolution
+from proxy.tokenization.common import TRIES, Binding, ValueTokenizer
+
+#: Fewer swapped digits than these are too few for a token that is found by itself.
+INDEXED_DIGITS = 6
+#: More digits than these no number of a person has; FF1 takes this many (``TokenKeys.permute``).
+MOST_DIGITS = 56
+
+_ALLOWED = r"[\d\s+\-./(),:;#*'_\u00ad\u200b-\u200f\u2010-\u2015\u2019\u202a-\u202e\u2060-\u2069\u2212\ufeff]*"
+_WRITTEN = re.compile(_ALLOWED)
+_RESEMBLES = re.compile(r"(?=[^0-9]*[0-9])" + _ALLOWED)
+_JSON_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
+#: Finds numbers inside running text: digits with the separators of telephone numbers, not those of lists.
+IN_TEXT = re.compile(
+    r"(?<![0-9A-Za-z])[+(\-]?\(?[0-9](?:[0-9 \u00a0\u202f().'/\u2010-\u2015\-]{0,80}[0-9])?(?![0-9A-Za-z])"
+)
+
+#: Changes the digits of a token in place so that a check digit holds; the number is the place it may change.
+Mend = Callable[[list[str], int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class DigitRule:
+    """What of a number is swapped."""
+
+    first: int  #: digits kept at the beginning
+    last: int  #: digits kept at the end
+    checked: Callable[[str], bool] | None = None  #: a check that digits must pass, e.g. Luhn's
+    mend: Mend | None = None  #: with ``checked``: spends the last swapped digit to make the check hold
+
+
+class Swapped(NamedTuple):
+    """The digits of one number and which of them are swapped."""
+
+    value: Value
+    digits: list[str]
+    at: list[int]  #: where each digit stands in the text
+    start: int  #: swapped are the digits start..end-1
+    end: int
+    leads: bool  #: whether the first swapped digit must not become a zero
+
+    @property
+    def freedom(self) -> int:
+        """How many digits are swapped freely."""
+        return self.end - self.start
+
+    def write(self, swapped: str, mend: Mend | None) -> Value:
+        """The number with other digits in the swapped places."""
+        digits = self.digits.copy()
+        digits[self.start : self.end] = swapped
+        if mend is not None:
+            mend(digits, self.end)
+        text = list(self.value.text)
+        for place, digit in zip(self.at, digits, strict=True):
+            text[place] = digit
+        return Value("".join(text), self.value.json)
+
+
+class DigitTokenizer(ValueTokenizer):
+    """Random digits, or with ``same`` a keyed permutation (FF1) of the digits of the normal form.
+
+    With ``same`` the token is written as the normal form is, so that equal values get equal texts; different normal
+    forms never share a token.
+    """
+
+    __slots__ = ("_rule",)
+
+    def __init__(self, binding: Binding, rule: DigitRule) -> None:
+        super().__init__(binding, IN_TEXT)
+        self._rule = rule
+
+    def _token(self, value: Value) -> Value:
+        swapped = self._read(value)  # the value as sent must fit, whatever its normal form makes of it
+        if self.same:
+            if not value.json:
+                swapped = self._read(Value(self._binding.normal(value.text)))
+            token = swapped.write(self._permuted(swapped), self._rule.mend)
+            if token.text != value.text:
+                return token
+        else:
+            for _ in range(TRIES):
+                token = swapped.write(self._random(swapped), self._rule.mend)
+                if token.text != value.text:
+                    return token
+        raise self._binding.unfit("no other digits can take its place")
+
+    def resembles(self, text: str) -> bool:
+        return _RESEMBLES.fullmatch(text) is not None
+
+    def indexed(self, token: Value) -> bool:
+        try:
+            return self.resolution is Resolution.INDEXED and self._read(token).freedom >= INDEXED_DIGITS
+        except VaultError:
+            return False
+
+    def _read(self, value: Value) -> Swapped:
+        unfit = self._binding.unfit
+        written = _JSON_NUMBER if value.json else _WRITTEN
+        if written.fullmatch(value.text) is None:
+            raise unfit("it takes digits with spaces and separators, or a JSON number without exponent")
+        at = [place for place, character in enumerate(value.text) if character.isdecimal()]
+        digits = [str(int(value.text[place])) for place in at]  # digits of every script become ASCII ones
+        if len(digits) > MOST_DIGITS:
+            raise unfit(f"it has more than {MOST_DIGITS} digits")
+        rule = self._rule
+        if rule.checked is not None and not rule.checked("".join(digits)):
+            raise unfit("its check digit does not hold")
+        start, end = rule.first, len(digits) - rule.last - (rule.mend is not None)
+        if end <= start:
+            raise unfit("it has no digits left to swap beside those that are kept")
+        several = end - start > 1
+        if several and digits[start] == "0":
+            return Swapped(value, digits, at, start + 1, end, leads=False)
+        # A digit that is swapped alone may become a zero, unless it leads a longer JSON number.
+        leads = digits[start] != "0" and (several or (value.json and len(digits) > 1))
+        return Swapped(value, digits, at, start, end, leads)
+
+    def _random(self, swapped: Swapped) -> str:
+        count = swapped.freedom
+        drawn = int.from_bytes(self._binding.keys.random(count // 2 + 9), "big")
+        if swapped.leads:
+            rest, first = divmod(drawn, 9)
+            return str(first + 1) + str(rest % 10 ** (count - 1)).zfill(count)[1:]
+        return str(drawn % 10**count).zfill(count)
+
+    def _permuted(self, swapped: Swapped) -> str:
+        digits = "".join(swapped.digits[swapped.start : swapped.end])
+        if swapped.freedom == 1:
+            return self._turned(digits, swapped.leads)
+        # Kept digits choose the permutation. A digit that is mended is not kept: it follows from the others, and
+        # with it two numbers could come to one token.
+        behind = len(swapped.digits) - self._rule.last
+        tweak = ".".join(("".join(swapped.digits[: swapped.start]), "".join(swapped.digits[behind:]))).encode()
+        permute = self._binding.keys.permute
+        digits = permute(digits, tweak)
+        # One cycle runs through all strings, so walking on to the next that fits is a permutation of those that fit.
+        while swapped.leads and digits[0] == "0":
+            digits = permute(digits, tweak)
+        return digits
+
+    def _turned(self, digit: str, leads: bool) -> str:
+        """One digit alone, moved on by a keyed number of steps: a permutation of ten, or of nine without zero."""
+        step = int.from_bytes(self._binding.keys.prf("one digit", 8), "big")
+        if leads:
+            return str((int(digit) + step % 8) % 9 + 1)
+        return str((int(digit) + 1 + step % 9) % 10)

@@ -1,0 +1,230 @@
+"""One schema of one environment with its keys: how its records become rows and its tokens are found."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from proxy.clock import Clock
+from proxy.crypto.keyset import Keyset
+from proxy.errors import Code, VaultError
+from proxy.model.schema import Field, Schema, Storage
+from proxy.model.value import Value
+from proxy.storage.base import Cell, Layout, Row, Staged, State, Store
+from proxy.tokenization.base import Resolution, Shape, Tokenizer
+from proxy.tokenization.normal import normalize
+from proxy.vault.content import Content, Kept
+from proxy.vault.locks import RecordLocks
+from proxy.vault.seal import Sealer
+
+#: Counts what happened: (event name, schema name, how many).
+Observe = Callable[[str, str, int], None]
+Hasher = Callable[[bytes], bytes]
+
+
+class Recipe(NamedTuple):
+    """What a rule file's entity asks of the vault."""
+
+    schema: Schema
+    shapes: Mapping[str, Shape]
+    expires: int | None  #: milliseconds of life after creation or update
+    addressed: bool  #: every answer carries the record's id, so that tokens too small to be unique can resolve
+
+
+@dataclass(slots=True)
+class TableState:
+    """What this process knows of a table beyond the store: who is writing what right now."""
+
+    locks: RecordLocks = field(default_factory=RecordLocks)
+    in_flight: set[int] = field(default_factory=set)  #: record and staging ids of exchanges under way
+
+
+class Sequencer:
+    """Time-ordered unique 63-bit ids: 42 bits of milliseconds since 2020, 21 bits of sequence."""
+
+    _EPOCH = 1_577_836_800_000
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last = 0
+
+    def __call__(self) -> int:
+        """The next id, larger than every one before it."""
+        self._last = max(self._last + 1, (self._clock() - self._EPOCH) << 21)
+        return self._last
+
+
+class Surroundings(NamedTuple):
+    """What collections of one vault share."""
+
+    environment: str
+    keyset: Keyset
+    store: Store
+    clock: Clock
+    sequence: Sequencer
+    region: str
+    observe: Observe
+
+
+class Collection:
+    """The records of one schema."""
+
+    def __init__(self, recipe: Recipe, layout: Layout, around: Surroundings, state: TableState) -> None:
+        self.schema = recipe.schema
+        self.name = recipe.schema.name
+        self.table = layout.table
+        self.around = around
+        self.state = state
+        self.store = around.store
+        self.clock = around.clock
+        self.expires = recipe.expires
+        keyset = around.keyset
+        self.sealer = Sealer(keyset.aead(), around.environment, self.name)
+        self._hash_key = keyset.hasher("key", self.name)
+        self.shapes = recipe.shapes
+        self.tokenizers: dict[str, Tokenizer] = {}
+        self._token_hashers: dict[str, Hasher] = {}
+        for name, shape in recipe.shapes.items():
+            kind = self.schema.field(name).kind
+            self.tokenizers[name] = shape.bind(keyset.field_keys(self.name, name), kind, around.region)
+            self._token_hashers[name] = keyset.hasher("token", self.name, name)
+        self._indexed = {
+            name: tokenizer for name, tokenizer in self.tokenizers.items() if tokenizer.resolution is Resolution.INDEXED
+        }
+        self._columns = [(f, keyset.hasher("field", self.name, f.name)) for f in self.schema.kept_outside]
+        self._addressed = recipe.addressed
+
+    def fill(self, rows: int) -> dict[str, float]:
+        """For each field whose tokens must be unique: the share of its tokens that so many records use."""
+        return {
+            name: rows / shape.capacity()
+            for name, shape in self.shapes.items()
+            if shape.resolution is Resolution.INDEXED and not shape.same
+        }
+
+    def observe(self, event: str, count: int = 1) -> None:
+        """Count an event of this schema."""
+        self.around.observe(event, self.name, count)
+
+    # ------------------------------------------------------------------ names and hashes
+
+    def key_hash(self, key: str) -> bytes:
+        """The keyed hash by which a record key is found."""
+        return self._hash_key(key.encode())
+
+    def token_hash(self, name: str, token: str) -> bytes:
+        """The keyed hash by which a token of the field is found; every field has its own key space."""
+        return self._token_hashers[name](token.encode())
+
+    def mint(self, rid: int) -> Callable[[str, Value, int], Value]:
+        """The minting function for one record."""
+
+        def mint_one(name: str, value: Value, number: int) -> Value:
+            tokenizer = self.tokenizers[name]
+            token = tokenizer.mint(value, rid, number)
+            if tokenizer.resolution is Resolution.INDEXED and not self._addressed and not tokenizer.indexed(token):
+                raise VaultError(
+                    Code.VALUE_UNFIT,
+                    f"A value of field {name!r} is too short for a token that can be found again without the record's id; "
+                    "give the field another shape, or name the id in every answer of this entity.",
+                )
+            return token
+
+        return mint_one
+
+    def same_token(self, name: str, value: Value) -> Value:
+        """The same-value token of a field; for parameters that search by it."""
+        return self.tokenizers[name].mint(value, 0, 0)
+
+    def index_entries(self, contents: Mapping[str, Sequence[Kept]]) -> tuple[set[bytes], set[bytes]]:
+        """(all token hashes to be indexed, those of them that must be unique)."""
+        hashes: set[bytes] = set()
+        unique: set[bytes] = set()
+        for name, tokenizer in self._indexed.items():
+            found = {
+                self.token_hash(name, kept.token)
+                for kept in contents.get(name, ())
+                if tokenizer.indexed(kept.stands_for)
+            }
+            hashes |= found
+            if not tokenizer.same:
+                unique |= found
+        return hashes, unique
+
+    def identify(self, name: str, token: str) -> int | None:
+        """The record id that a token carries, whichever field's shape it has; ``None`` when it carries none."""
+        own = self.tokenizers.get(name)
+        found = own.identify(token) if own is not None else None
+        if found is not None:
+            return found[0]
+        for tokenizer in self.tokenizers.values():
+            if tokenizer is own or tokenizer.resolution is not Resolution.SEALED or not tokenizer.resembles(token):
+                continue
+            found = tokenizer.identify(token)
+            if found is not None:
+                return found[0]
+        return None
+
+    # ------------------------------------------------------------------ rows
+
+    def new_row(self, content: Content, rid: int, salt: bytes) -> Row:
+        """A pending row for a new record; it gets its key when the application tells it."""
+        now = self.clock()
+        body = self.sealer.body(content, rid, 1, salt)
+        return Row(rid, None, None, State.PENDING, 1, now, now, self._expiry(now), salt, body, self._cells(content), 0)
+
+    def next_row(self, row: Row, content: Content) -> Row:
+        """The row with its next version."""
+        now = self.clock()
+        version = row.version + 1
+        body = self.sealer.body(content, row.rid, version, row.salt)
+        return row._replace(
+            version=version, updated_at=now, expires_at=self._expiry(now), body=body, cells=self._cells(content)
+        )
+
+    def alive(self, row: Row) -> bool:
+        """Whether the row has not expired; an expired one is never answered, even before it is swept."""
+        return row.expires_at is None or row.expires_at > self.clock()
+
+    async def by_key(self, keys: Iterable[str]) -> dict[str, Row]:
+        """The unexpired rows bound to these record keys."""
+        hashes = {self.key_hash(key): key for key in keys}
+        rows = await self.store.by_keys(self.table, list(hashes))
+        return {hashes[digest]: row for digest, row in rows.items() if self.alive(row)}
+
+    async def beside(self, rows: dict[int, Row]) -> dict[int, tuple[Staged, ...]]:
+        """What is staged beside these rows; ``rows`` itself is brought up to date where it has to be.
+
+        Row and staged changes are two reads, and an answer that settles between them moves a version from one to the
+        other: it would be seen in neither. So rows are read again until nothing moved. A row that went away meanwhile
+        stays as it was read.
+        """
+        found: dict[int, tuple[Staged, ...]] = {}
+        waiting = [rid for rid, row in rows.items() if row.staged]
+        while waiting:
+            found.update(await self.store.staged(self.table, waiting))
+            again = await self.store.rows(self.table, waiting)
+            moved = [rid for rid, row in again.items() if row != rows[rid]]
+            rows.update(again)
+            for rid in moved:
+                found.pop(rid, None)
+            waiting = [rid for rid in moved if rows[rid].staged]
+        return found
+
+    async def versions(self, row: Row) -> list[Content]:
+        """The live version and every staged one."""
+        rows = {row.rid: row}
+        staged = (await self.beside(rows)).get(row.rid, ())
+        opened = [self.sealer.open_staged(change, row.salt) for change in staged if change.body]
+        return [self.sealer.open(rows[row.rid]), *opened]
+
+    def _expiry(self, now: int) -> int | None:
+        return None if self.expires is None else now + self.expires
+
+    def _cells(self, content: Content) -> tuple[Cell, ...]:
+        return tuple([self._cell(field, hasher, content.fields.get(field.name)) for field, hasher in self._columns])
+
+    def _cell(self, field: Field, hasher: Hasher, values: Sequence[Kept] | None) -> Cell:
+        if not values:
+            return None
+        normal = normalize(field.kind, values[0].text, self.around.region)
+        return normal if field.storage is Storage.INDEXED else hasher(normal.encode())

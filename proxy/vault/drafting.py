@@ -1,0 +1,127 @@
+"""From what a request carries to the next version of a record: which values stay, which are new.
+
+Pure functions. A value that did not change keeps its token, and so does the record's own token when it comes
+back in a value's place; anything else gets a new token.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from proxy.model.value import Value
+from proxy.vault.content import Content, Kept
+
+#: Mints the token of (field, value) under a value number.
+Mint = Callable[[str, Value, int], Value]
+
+
+#: Attempts to avoid a token that the field already has; small shapes (``fixed``) cannot.
+_TRIES = 4
+
+
+class Draft(NamedTuple):
+    """What a request says of one record: the values of each field it carries.
+
+    An empty tuple erases the field. ``keep`` names fields that were sent without a value but stay as they are.
+    ``absent_erased``: declared fields that are not named at all are erased as well (a whole replacement). A stored field
+    that is not ``declared`` any more stays: the rules that lost it may get it back, and the application holds its tokens.
+    """
+
+    fields: Mapping[str, tuple[Value, ...]]
+    keep: frozenset[str] = frozenset()
+    absent_erased: bool = False
+    declared: frozenset[str] | None = None  #: ``None``: every field is
+
+    def erases(self, name: str) -> bool:
+        """Whether a stored field that the request does not carry is erased."""
+        return self.absent_erased and name not in self.keep and (self.declared is None or name in self.declared)
+
+
+class Drafted(NamedTuple):
+    """The next version, and for every field of the draft the values in the draft's order."""
+
+    content: Content
+    given: Mapping[str, tuple[Kept, ...]]
+    own: frozenset[str]  #: fields in which an own token came back in a value's place
+
+
+def draft_next(draft: Draft, live: Content | None, start: int, mint: Mint) -> Drafted:
+    """The version that the draft makes of ``live`` (``None``: a new record); numbers begin at ``start``."""
+    before: Mapping[str, tuple[Kept, ...]] = live.fields if live is not None else {}
+    number = start
+    given: dict[str, tuple[Kept, ...]] = {}
+    own: set[str] = set()
+    for name, values in draft.fields.items():
+        stored = before.get(name, ())
+        if _unchanged(stored, values):
+            given[name] = stored
+            continue
+        pool = _Pool(stored) if stored else _EMPTY
+        chosen: list[Kept] = []
+        for value in values:
+            kept = pool.take(value) if stored else None
+            if kept is None:
+                token = _fresh(mint, name, value, number, pool.tokens)
+                kept = Kept(number, value.text, value.json, token.text, token.json)
+                number += 1
+            elif kept.text != value.text or kept.json != value.json:
+                own.add(name)
+            chosen.append(kept)
+        given[name] = tuple(chosen)
+    untouched = all(given[name] is before.get(name, ()) for name in given)
+    if live is not None and untouched and not any(draft.erases(name) for name in before.keys() - given.keys()):
+        return Drafted(live, given, frozenset())
+    fields = {name: values for name, values in before.items() if not draft.erases(name)}
+    fields.update(given)
+    content = Content({name: values for name, values in fields.items() if values}, number)
+    return Drafted(content, given, frozenset(own))
+
+
+def _unchanged(stored: tuple[Kept, ...], values: tuple[Value, ...]) -> bool:
+    """Whether the values are those stored, in their order: the common case of an update that sends a whole record."""
+    if len(stored) != len(values):
+        return False
+    for kept, value in zip(stored, values, strict=True):
+        if kept.text != value.text or kept.json != value.json:
+            return False
+    return True
+
+
+class _Pool:
+    """The stored values of one field, each of which a new version may continue once."""
+
+    def __init__(self, values: tuple[Kept, ...]) -> None:
+        self.tokens: dict[str, list[Kept]] = {}
+        self._values: dict[Value, list[Kept]] = {}
+        self._taken: set[int] = set()
+        for kept in reversed(values):
+            self.tokens.setdefault(kept.token, []).append(kept)
+            self._values.setdefault(kept.value, []).append(kept)
+
+    def take(self, value: Value) -> Kept | None:
+        """The stored value that equals this one, or that it stands for."""
+        for candidates in (self._values.get(value), self.tokens.get(value.text)):
+            while candidates:
+                kept = candidates.pop()
+                if kept.number not in self._taken:
+                    self._taken.add(kept.number)
+                    return kept
+        return None
+
+
+_EMPTY = _Pool(())
+
+
+def _fresh(mint: Mint, name: str, value: Value, number: int, known: Mapping[str, object]) -> Value:
+    """A token that does not repeat one of the field's present tokens, where the shape has room for another."""
+    token = mint(name, value, number)
+    for _ in range(_TRIES):
+        if token.text not in known:
+            break
+        token = mint(name, value, number)
+    return token
+
+
+def adopt(live: Content, fields: Mapping[str, tuple[Kept, ...]], start: int) -> Content:
+    """The live version with some fields taken from another version of the same record."""
+    merged = {**live.fields, **fields}
+    return Content({name: values for name, values in merged.items() if values}, max(live.following, start))

@@ -1,0 +1,43 @@
+"""The sweep: expired records go, what stays pending too long is reported and reaped, late settling is tried again."""
+
+from collections.abc import Sequence
+
+from proxy.storage.base import Change, Remove, Unstage
+from proxy.vault.collection import Collection
+
+#: Rows handled in one transaction, so that a sweep never holds up other writers for long.
+_BATCH = 200
+
+
+async def sweep_expired(collection: Collection) -> int:
+    """Delete records whose time has come; how many."""
+    swept = 0
+    while rids := await collection.store.expired(collection.table, collection.clock(), _BATCH):
+        await collection.store.commit(collection.table, [Remove(rid) for rid in rids])
+        swept += len(rids)
+    if swept:
+        collection.observe("expired", swept)
+    return swept
+
+
+async def reap(collection: Collection, keep: int) -> int:
+    """Drop what has been pending for longer than ``keep`` milliseconds: no answer ever told what became of it."""
+    before = collection.clock() - keep
+    reaped = 0
+    while True:
+        rows, staged = await collection.store.unsettled(collection.table, before, _BATCH)
+        flight = collection.state.in_flight
+        changes: list[Change] = [Remove(row.rid) for row in rows if row.rid not in flight]
+        changes.extend(Unstage(change.rid, change.sid) for change in staged if change.sid not in flight)
+        if not changes:
+            break
+        await collection.store.commit(collection.table, changes)
+        reaped += len(changes)
+    if reaped:
+        collection.observe("reaped", reaped)
+    return reaped
+
+
+async def pending(collections: Sequence[Collection]) -> dict[str, tuple[int, int, int]]:
+    """(records, pending records, staged changes) by schema, for gauges and ``/readyz``."""
+    return {item.name: await item.store.count(item.table) for item in collections}

@@ -1,0 +1,128 @@
+"""What an answer left in doubt, a later answer decides.
+
+An object that the application shows tells by its tokens which version it kept. Only answers to requests that began
+after the doubt arose and after the record was last settled count, and nothing is dropped on the word of an answer
+while the application may still be working on the doubtful request (``GRACE``): promoting adds, dropping destroys.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from proxy.storage.base import Bind, Change, Conflict, Release, Remove, Replace, Staged, StagedKind, Unstage
+from proxy.vault.collection import Collection
+from proxy.vault.content import Content, Kept, changed
+from proxy.vault.drafting import adopt
+from proxy.vault.reveal import Opened, Shown
+
+#: How long a request without any answer may still be at work in the application, in milliseconds.
+GRACE = 300_000
+
+
+async def reconcile(
+    collection: Collection, shown: Sequence[Shown], opened: Sequence[Opened | None], began: int
+) -> None:
+    """Bind, promote or drop what these objects of an answer decide; ``began`` is when its request was received."""
+    decided: set[int] = set()
+    for item, row in zip(shown, opened, strict=True):
+        if row is None or row.row.rid in decided or row.row.rid in collection.state.in_flight:
+            continue
+        changes = _changes(collection, item, row, began)
+        if not changes:
+            continue
+        decided.add(row.row.rid)
+        try:
+            await collection.store.commit(collection.table, changes)
+        except Conflict:
+            continue  # somebody else settled the record meanwhile; the next answer shows what is left
+        collection.observe("reconciled")
+
+
+async def reconcile_gone(collection: Collection, keys: Sequence[str], began: int) -> None:
+    """The application says that these records do not exist (404, 410): a delete in doubt has happened."""
+    rows = await collection.by_key(keys)
+    waiting = [row.rid for row in rows.values() if row.staged]
+    staged = await collection.store.staged(collection.table, waiting) if waiting else {}
+    gone = [
+        rid
+        for rid, changes in staged.items()
+        if any(change.kind is StagedKind.DELETE and _doubtful(collection, change, began) for change in changes)
+    ]
+    if gone:
+        await collection.store.commit(collection.table, [Remove(rid) for rid in gone])
+        collection.observe("reconciled", len(gone))
+
+
+def _changes(collection: Collection, item: Shown, opened: Opened, began: int) -> list[Change]:
+    changes: list[Change] = []
+    seen = _seen(item)
+    if opened.row.key is None and item.id is not None and _shows(opened, seen):
+        changes.extend(_binding(collection, item.id, opened))
+    content = opened.live
+    for staged, version in opened.staged if opened.row.updated_at <= began else ():
+        if not _doubtful(collection, staged, began) or not _shows(opened, seen):
+            continue
+        if staged.kind is StagedKind.DELETE:
+            if _over(collection, staged):
+                changes.append(Unstage(opened.row.rid, staged.sid))
+        elif version is not None:
+            content, settled = _decide(collection, content, version, seen, staged)
+            if settled:
+                changes.append(Unstage(opened.row.rid, staged.sid))
+    if content is not opened.live:
+        changes.append(Replace(collection.next_row(opened.row, content), opened.row.version))
+    return changes
+
+
+def _decide(
+    collection: Collection, live: Content, version: Content, seen: Mapping[str, set[str]], staged: Staged
+) -> tuple[Content, bool]:
+    """Field by field: what the application shows of a doubtful version is adopted, what it shows of the live one rejects it."""
+    taken: dict[str, tuple[Kept, ...]] = {}
+    undecided = 0
+    for name in changed(live.fields, version.fields):
+        texts = seen.get(name)
+        if not texts:
+            undecided += 1
+        elif texts & _exclusive(version, live, name):
+            taken[name] = version.fields.get(name, ())
+        elif not (texts & _exclusive(live, version, name) and _over(collection, staged)):
+            undecided += 1
+    content = adopt(live, taken, version.following) if taken else live
+    return content, undecided == 0
+
+
+def _exclusive(version: Content, other: Content, name: str) -> set[str]:
+    return {kept.token for kept in version.fields.get(name, ())} - {kept.token for kept in other.fields.get(name, ())}
+
+
+def _over(collection: Collection, staged: Staged) -> bool:
+    """Whether the application is certainly done with the doubtful request."""
+    return staged.answered or collection.clock() - (staged.doubt or staged.at) > GRACE
+
+
+def _doubtful(collection: Collection, staged: Staged, began: int) -> bool:
+    """Whether nobody works on the staged change any more, and the answer at hand was asked for after that.
+
+    What is neither under way here nor marked as doubtful was left by a process that died.
+    """
+    if staged.sid in collection.state.in_flight:
+        return False
+    return (staged.at if staged.doubt is None else staged.doubt) <= began
+
+
+def _seen(item: Shown) -> dict[str, set[str]]:
+    seen: dict[str, set[str]] = {}
+    for name, text in item.places:
+        seen.setdefault(name, set()).add(text)
+    return seen
+
+
+def _shows(opened: Opened, seen: Mapping[str, set[str]]) -> bool:
+    """Whether the object carries at least one token of this very record."""
+    return any((name, text) in opened.values for name, texts in seen.items() for text in texts)
+
+
+def _binding(collection: Collection, key: str, opened: Opened) -> list[Change]:
+    now = collection.clock()
+    digest = collection.key_hash(key)
+    sealed = collection.sealer.record_key(key, opened.row.rid, opened.row.salt)
+    return [Release(digest, opened.row.rid, now), Bind(opened.row.rid, digest, sealed, now)]

@@ -1,0 +1,175 @@
+"""From tokens back to values: one look-up for a whole answer, however long its list.
+
+A token is resolved by the record id it carries (SEALED), by the application's id beside it, or by the token index,
+in this order, and only to a value whose stored token is exactly this text: a look-alike stays what it is.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from proxy.errors import Code, VaultError
+from proxy.model.value import Value
+from proxy.storage.base import Row, Staged
+from proxy.tokenization.base import Resolution
+from proxy.vault.collection import Collection
+from proxy.vault.content import Content
+
+
+class Shown(NamedTuple):
+    """One object of an answer: the id the application gives it, and what stands in the protected places."""
+
+    id: str | None
+    places: tuple[tuple[str, str], ...]  #: (field name, text found there)
+
+
+@dataclass(slots=True)
+class Opened:
+    """A row with its versions in the clear, as one answer needs them."""
+
+    row: Row
+    live: Content
+    staged: list[tuple[Staged, Content | None]] = field(default_factory=list)
+    values: dict[tuple[str, str], Value] = field(default_factory=dict)
+
+    def learn(self, content: Content) -> None:
+        """Add the tokens of a version; a version learnt earlier wins where small tokens collide."""
+        for name, values in content.fields.items():
+            for kept in values:
+                self.values.setdefault((name, kept.token), kept.value)
+                self.values.setdefault(("", kept.token), kept.value)
+
+
+class Revealed(NamedTuple):
+    """The values by object and place (``None``: not ours, stays as it is), and the rows by object for reconciling."""
+
+    values: list[list[Value | None]]
+    rows: list[Opened | None]
+
+
+async def reveal(collection: Collection, shown: Sequence[Shown]) -> Revealed:
+    """Resolve every token of an answer. Raises ``VaultError(VAULT_DOWN)`` when the store cannot be read.
+
+    A row that does not open is logged by its event and leaves its tokens in place; the others are restored.
+    """
+    marks = [[collection.identify(name, text) for name, text in item.places] for item in shown]
+    carried = {rid for row in marks for rid in row if rid is not None}
+    by_id = await _by_ids(collection, shown, marks)
+    opened = await _open(collection, carried, by_id.values())
+    at = {ident: opened.get(row.rid) for ident, row in by_id.items()}
+    result = Revealed([], [])
+    missing: list[tuple[int, int, bytes]] = []
+    for index, (item, rids) in enumerate(zip(shown, marks, strict=True)):
+        home = (at.get(item.id) if item.id is not None else None) or _only(opened, rids)
+        values: list[Value | None] = []
+        for place, ((name, text), rid) in enumerate(zip(item.places, rids, strict=True)):
+            value = _find(opened.get(rid) if rid is not None else None, name, text, sealed=True) or _find(
+                home, name, text
+            )
+            if value is None and (rid is not None or _indexable(collection, name, text)):
+                missing.append((index, place, collection.token_hash(name, text)))
+            values.append(value)
+        result.values.append(values)
+        result.rows.append(home)
+    if missing:
+        await _by_index(collection, shown, missing, result)
+    return result
+
+
+async def reveal_anywhere(collection: Collection, texts: Iterable[str]) -> dict[str, Value]:
+    """Values of tokens found in running text, where no field and no record is known."""
+    candidates = list(dict.fromkeys(texts))
+    shown = [
+        Shown(
+            None, tuple((name, text) for name in collection.tokenizers if collection.tokenizers[name].resembles(text))
+        )
+        for text in candidates
+    ]
+    revealed = await reveal(collection, shown)
+    found: dict[str, Value] = {}
+    for text, values in zip(candidates, revealed.values, strict=True):
+        value = next((value for value in values if value is not None), None)
+        if value is not None:
+            found[text] = value
+    return found
+
+
+def _only(opened: Mapping[int, Opened], rids: Iterable[int | None]) -> Opened | None:
+    """The one record that the tokens of an object carry, if they agree: the object is that record, bound or not yet."""
+    found = {rid for rid in rids if rid is not None and rid in opened}
+    return opened[found.pop()] if len(found) == 1 else None
+
+
+async def _by_ids(
+    collection: Collection, shown: Sequence[Shown], marks: Sequence[Sequence[int | None]]
+) -> dict[str, Row]:
+    """Rows by the application's ids, where some place of the object is not settled by a carried record id."""
+    wanted = [
+        item.id for item, rids in zip(shown, marks, strict=True) if item.id is not None and (None in rids or not rids)
+    ]
+    return await collection.by_key(dict.fromkeys(wanted)) if wanted else {}
+
+
+async def _open(collection: Collection, rids: Iterable[int], rows: Iterable[Row]) -> dict[int, Opened]:
+    """Open rows by id, and these rows, with what is staged beside them."""
+    found = {row.rid: row for row in rows}
+    wanted = [rid for rid in rids if rid not in found]
+    if wanted:
+        fetched = await collection.store.rows(collection.table, wanted)
+        found.update((rid, row) for rid, row in fetched.items() if collection.alive(row))
+    staged = await collection.beside(found)
+    opened: dict[int, Opened] = {}
+    for rid, row in found.items():
+        try:
+            opened[rid] = _open_row(collection, row, staged.get(rid, ()))
+        except VaultError as error:
+            if error.code is not Code.CANNOT_OPEN:
+                raise
+            collection.observe("unopenable")
+    return opened
+
+
+def _open_row(collection: Collection, row: Row, staged: Sequence[Staged]) -> Opened:
+    opened = Opened(row, collection.sealer.open(row))
+    opened.learn(opened.live)
+    for change in staged:
+        content = collection.sealer.open_staged(change, row.salt) if change.body else None
+        opened.staged.append((change, content))
+        if content is not None:
+            opened.learn(content)
+    return opened
+
+
+def _find(opened: Opened | None, name: str, text: str, *, sealed: bool = False) -> Value | None:
+    """The value of a token in one record: in its field, or, for a token that names its record, in any field."""
+    if opened is None:
+        return None
+    return opened.values.get((name, text)) or (opened.values.get(("", text)) if sealed else None)
+
+
+def _indexable(collection: Collection, name: str, text: str) -> bool:
+    tokenizer = collection.tokenizers.get(name)
+    return tokenizer is not None and tokenizer.resolution is Resolution.INDEXED and tokenizer.resembles(text)
+
+
+async def _by_index(
+    collection: Collection, shown: Sequence[Shown], missing: Sequence[tuple[int, int, bytes]], result: Revealed
+) -> None:
+    """Fill in what only the token index knows."""
+    hits = await collection.store.by_tokens(collection.table, list({digest for _, _, digest in missing}))
+    opened = await _open(collection, {rid for rids in hits.values() for rid in rids}, ())
+    for index, place, digest in missing:
+        name, text = shown[index].places[place]
+        for record in (opened[rid] for rid in hits.get(digest, ()) if rid in opened):
+            value = _find(record, name, text)
+            if value is None:
+                continue
+            result.values[index][place] = value
+            if shown[index].id is None:
+                result.rows[index] = result.rows[index] or record
+            break
+
+
+def unbound(opened: Opened) -> bool:
+    """Whether the row waits to be bound to a record of the application."""
+    return opened.row.key is None

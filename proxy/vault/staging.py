@@ -1,0 +1,304 @@
+"""Two-step writes: values are durable in the vault before the application sees a token.
+
+Each function below is one durable transaction of a proxied exchange. The order of an exchange is: stage, forward,
+then one of settle (the application took it), drop (it refused) or doubt (nobody knows). A process that dies between
+two steps leaves a staged state from which either answer of the application can still be reached.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from proxy.errors import Code, VaultError
+from proxy.storage.base import (
+    Accept,
+    Bind,
+    Change,
+    Conflict,
+    Doubt,
+    Insert,
+    Reindex,
+    Release,
+    Remove,
+    Replace,
+    Row,
+    Stage,
+    Staged,
+    StagedKind,
+    Unstage,
+)
+from proxy.vault.collection import Collection
+from proxy.vault.content import Content, Kept, changed, following
+from proxy.vault.drafting import Draft, Drafted, adopt, draft_next
+
+#: How often a colliding random token, or a record that changed meanwhile, is tried again.
+_TRIES = 8
+
+
+@dataclass(slots=True)
+class Held:
+    """One record's part in an exchange, from staging to settling."""
+
+    rid: int
+    content: Content | None  #: what the record becomes; ``None`` for a delete
+    given: Mapping[str, tuple[Kept, ...]]  #: the draft's values with their tokens, in the draft's order
+    row: Row | None  #: the live row as it was; ``None`` for a new record
+    live: Content | None = None
+    sid: int | None = None  #: the staged change; ``None`` for a new record, and where nothing changes
+    key: str | None = None
+    own: frozenset[str] = frozenset()
+    salt: bytes = b""
+
+
+async def stage_creates(collection: Collection, drafts: Sequence[Draft], keys: Sequence[str | None]) -> list[Held]:
+    """Keep the values of new records, not yet bound to a record of the application."""
+    for _ in range(_TRIES):
+        held = [_new(collection, draft, key) for draft, key in zip(drafts, keys, strict=True)]
+        if await _stage(collection, held):
+            return held
+    raise _full(collection)
+
+
+async def stage_updates(collection: Collection, targets: Sequence[tuple[str, Draft]]) -> list[Held]:
+    """Keep the next version of each record beside its live one; a key the vault does not know becomes a new record.
+
+    The caller holds the records' locks.
+    """
+    for _ in range(_TRIES):
+        rows = await collection.by_key(key for key, _ in targets)
+        held = [await _next(collection, rows.get(key), key, draft) for key, draft in targets]
+        if await _stage(collection, held):
+            return held
+    raise _full(collection)
+
+
+async def stage_shared(collection: Collection, keys: Sequence[str], draft: Draft) -> list[Held]:
+    """One draft for many records: all of them keep the same tokens, because the application is sent only one body."""
+    for _ in range(_TRIES):
+        rows = await collection.by_key(keys)
+        first = await _next(collection, rows.get(keys[0]), keys[0], draft)
+        held = [first, *[await _follow(collection, rows.get(key), key, draft, first) for key in keys[1:]]]
+        if await _stage(collection, held, shared=len(keys) > 1):
+            return held
+    raise _full(collection)
+
+
+async def stage_deletes(collection: Collection, keys: Sequence[str]) -> list[Held]:
+    """Mark records as about to be deleted; keys the vault does not know have nothing to stage."""
+    rows = await collection.by_key(keys)
+    held = [
+        Held(row.rid, None, {}, row, sid=collection.around.sequence(), key=key, salt=row.salt)
+        for key, row in rows.items()
+    ]
+    if held and not await _stage(collection, held):
+        raise VaultError(Code.CONFLICT, "The record changed while it was being deleted; send the request again.")
+    return held
+
+
+async def bind(collection: Collection, pairs: Sequence[tuple[Held, str]]) -> None:
+    """The application took new records and told their ids. A record that still held such an id loses it."""
+    now = collection.clock()
+    changes: list[Change] = []
+    for held, key in pairs:
+        digest = collection.key_hash(key)
+        changes.append(Release(digest, held.rid, now))
+        changes.append(Bind(held.rid, digest, collection.sealer.record_key(key, held.rid, held.salt), now))
+    await _finish(collection, [held for held, _ in pairs], changes)
+    collection.observe("settled", len(pairs))
+
+
+async def accept(collection: Collection, held: Sequence[Held]) -> None:
+    """The application took new records without telling their ids: they are kept for good, and bound when it shows them."""
+    now = collection.clock()
+    await _finish(collection, held, [Accept(item.rid, now) for item in held])
+    collection.observe("nameless", len(held))
+
+
+async def promote(collection: Collection, held: Held, shown: Mapping[str, tuple[str, ...]]) -> None:
+    """The application took an update: its version becomes the live one.
+
+    ``shown`` are the token texts that the answer carries, by field: a field for which the application answers with
+    the old tokens was not taken (read-only there), and keeps its old value.
+    """
+    if held.sid is None or held.content is None or held.live is None:
+        return
+    for _ in range(_TRIES):
+        changes = await _promotion(collection, held, held.live, shown)
+        try:
+            await _finish(collection, [held], changes)
+        except Conflict:
+            continue
+        collection.observe("settled")
+        return
+    raise VaultError(Code.CONFLICT, "The record kept changing while an update was being settled.")
+
+
+async def remove(collection: Collection, held: Sequence[Held]) -> None:
+    """The application deleted the records: nothing of them stays."""
+    await _finish(collection, held, [Remove(item.rid) for item in held])
+    collection.observe("deleted", len(held))
+
+
+async def drop(collection: Collection, held: Sequence[Held]) -> None:
+    """The application refused: nothing of the request stays."""
+    changes: list[Change] = []
+    for item in held:
+        if item.row is None:
+            changes.append(Remove(item.rid))
+        elif item.sid is not None:
+            changes.append(Unstage(item.rid, item.sid))
+            changes.extend(_unindex(collection, item, item.content, item.live))
+    await _finish(collection, held, changes)
+    collection.observe("dropped", len(held))
+
+
+async def doubt(collection: Collection, held: Sequence[Held], *, answered: bool) -> None:
+    """Nobody knows what the application did: both versions stay, either token resolves."""
+    now = collection.clock()
+    changes: list[Change] = [
+        Doubt(item.rid, item.sid, now, answered) for item in held if item.row is not None and item.sid is not None
+    ]
+    await _finish(collection, held, changes)
+    collection.observe("in_doubt", len(held))
+
+
+def forget(collection: Collection, held: Sequence[Held]) -> None:
+    """The exchange is over for these records as far as this process is concerned."""
+    for item in held:
+        collection.state.in_flight.discard(item.rid)
+        if item.sid is not None:
+            collection.state.in_flight.discard(item.sid)
+
+
+# ---------------------------------------------------------------------- parts
+
+
+def _new(collection: Collection, draft: Draft, key: str | None) -> Held:
+    rid = collection.around.sequence()
+    drafted = draft_next(draft, None, 1, collection.mint(rid))
+    return Held(rid, drafted.content, drafted.given, None, key=key, salt=collection.sealer.new_salt())
+
+
+async def _next(collection: Collection, row: Row | None, key: str, draft: Draft) -> Held:
+    if row is None:
+        return _new(collection, draft, key)
+    versions = await collection.versions(row)
+    drafted = draft_next(draft, versions[0], following(versions), collection.mint(row.rid))
+    return _held(collection, row, key, versions[0], drafted)
+
+
+async def _follow(collection: Collection, row: Row | None, key: str, draft: Draft, first: Held) -> Held:
+    """A record that takes the tokens of the first one in place of its own."""
+    versions = await collection.versions(row) if row is not None else []
+    start = following(versions)
+    taken: dict[str, tuple[Kept, ...]] = {}
+    for name, values in first.given.items():
+        taken[name] = tuple(
+            Kept(number, kept.text, kept.json, kept.token, kept.token_json) for number, kept in enumerate(values, start)
+        )
+        start += len(values)
+    base = versions[0] if versions else Content({})
+    if draft.absent_erased:
+        base = Content({name: kept for name, kept in base.fields.items() if not draft.erases(name)}, base.following)
+    drafted = Drafted(adopt(base, taken, start), taken, first.own)
+    if row is None:
+        rid = collection.around.sequence()
+        return Held(rid, drafted.content, taken, None, key=key, salt=collection.sealer.new_salt())
+    return _held(collection, row, key, versions[0], drafted)
+
+
+def _held(collection: Collection, row: Row, key: str, live: Content, drafted: Drafted) -> Held:
+    # Beside a version in doubt even what equals the live one has to be settled: an answer may promote that version meanwhile.
+    moves = drafted.content is not live or collection.expires is not None or row.staged
+    sid = collection.around.sequence() if moves else None
+    return Held(row.rid, drafted.content, drafted.given, row, live, sid, key, drafted.own, row.salt)
+
+
+async def _stage(collection: Collection, held: Sequence[Held], *, shared: bool = False) -> bool:
+    """Write the staged state; ``False`` when a token collides or a row is gone, and the whole is to be tried again."""
+    changes = [change for item in held if (change := _staging_change(collection, item, shared=shared)) is not None]
+    flight = collection.state.in_flight
+    flight.update(item.rid if item.row is None else item.sid or 0 for item in held)
+    flight.discard(0)
+    try:
+        if changes:
+            await collection.store.commit(collection.table, changes)
+    except Conflict:
+        forget(collection, held)
+        return False
+    except BaseException:
+        forget(collection, held)
+        raise
+    collection.observe("staged", len(changes))
+    return True
+
+
+def _staging_change(collection: Collection, item: Held, *, shared: bool) -> Change | None:
+    if item.content is None:
+        return Stage(Staged(item.sid or 0, item.rid, StagedKind.DELETE, collection.clock(), None, False, b""))
+    if item.row is not None and item.sid is None:
+        return None
+    before = item.live.fields if item.live is not None else {}
+    fresh: Mapping[str, Sequence[Kept]] = item.given
+    if before:
+        fresh = {name: [kept for kept in values if kept not in before.get(name, ())] for name, values in fresh.items()}
+    hashes, unique = collection.index_entries(fresh)
+    if shared:
+        hashes = {collection.token_hash(name, kept.token) for name, values in item.given.items() for kept in values}
+        unique = set()
+    if item.row is None:
+        row = collection.new_row(item.content, item.rid, item.salt)
+        return Insert(row, tuple(hashes), tuple(unique))
+    body = collection.sealer.staged_body(item.content, item.rid, item.sid or 0, item.salt)
+    staged = Staged(item.sid or 0, item.rid, StagedKind.UPDATE, collection.clock(), None, False, body)
+    return Stage(staged, tuple(hashes), tuple(unique))
+
+
+async def _promotion(
+    collection: Collection, held: Held, before: Content, shown: Mapping[str, tuple[str, ...]]
+) -> list[Change]:
+    """The changes that make the held version live, on top of whatever is live by now."""
+    staged = held.content or Content({})
+    rows = await collection.store.rows(collection.table, [held.rid])
+    row = rows.get(held.rid)
+    if row is None:
+        return []
+    current = collection.sealer.open(row)
+    moved = changed(before.fields, staged.fields)
+    taken = {name for name in moved if not _refused(shown.get(name), before.fields.get(name, ()))}
+    taken |= (changed(current.fields, staged.fields) & held.given.keys()) - moved
+    content = adopt(current, {name: staged.fields.get(name, ()) for name in taken}, staged.following)
+    changes: list[Change] = [
+        Replace(collection.next_row(row, content), row.version),
+        Unstage(held.rid, held.sid or 0),
+    ]
+    if row.staged <= 1:
+        changes.extend(_unindex(collection, held, current, content))
+    return changes
+
+
+def _refused(shown: tuple[str, ...] | None, before: tuple[Kept, ...]) -> bool:
+    """Whether an answer shows that the application kept the old values of a field."""
+    return bool(shown) and bool(before) and shown == tuple(kept.token for kept in before)
+
+
+def _unindex(collection: Collection, held: Held, old: Content | None, new: Content | None) -> list[Change]:
+    """Remove from the token index what ``old`` had and ``new`` has not."""
+    gone = (
+        collection.index_entries(old.fields if old else {})[0] - collection.index_entries(new.fields if new else {})[0]
+    )
+    return [Reindex(held.rid, drop=tuple(gone))] if gone else []
+
+
+async def _finish(collection: Collection, held: Sequence[Held], changes: Sequence[Change]) -> None:
+    if changes:
+        await collection.store.commit(collection.table, changes)
+    forget(collection, held)
+
+
+def _full(collection: Collection) -> VaultError:
+    collection.observe("shape_full")
+    return VaultError(
+        Code.SHAPE_FULL,
+        f"No free token was found for schema {collection.name!r}: a token shape is nearly full. "
+        "Give the field a larger shape in the rule file.",
+    )

@@ -1,0 +1,135 @@
+"""The vault of one environment: its keys, its collections, its upkeep."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+
+from proxy.clock import Clock
+from proxy.crypto.keyset import Keyset
+from proxy.crypto.master import MasterKey
+from proxy.crypto.sources import KeySource
+from proxy.errors import Code, VaultError
+from proxy.storage.base import Store
+from proxy.vault.collection import Collection, Observe, Recipe, Sequencer, Surroundings, TableState
+from proxy.vault.janitor import reap, sweep_expired
+from proxy.vault.registry import place
+
+
+@dataclass(frozen=True, slots=True)
+class VaultOptions:
+    """What the operator decides about the vault."""
+
+    environment: str
+    region: str  #: upper-case ISO country code: the default region of telephone numbers
+    pending_keep: int  #: milliseconds after which what stays pending is reaped
+
+
+class Vault:
+    """Gives collections for schemas and looks after them."""
+
+    def __init__(self, around: Surroundings, options: VaultOptions) -> None:
+        self._around = around
+        self._options = options
+        self._states: dict[str, TableState] = {}
+        self._collections: dict[str, Collection] = {}
+        self._late: deque[Callable[[], Awaitable[None]]] = deque()
+        self._settling = asyncio.Lock()
+        self._fault: VaultError | None = None  # of the last late settling that failed
+
+    async def collection(self, recipe: Recipe) -> Collection:
+        """The collection of a schema; its table is made, or gets the columns it lacks."""
+        layout = await place(self._around.store, self._around.environment, recipe.schema)
+        state = self._states.setdefault(layout.table, TableState())
+        made = Collection(recipe, layout, self._around, state)
+        self._collections[made.name] = made
+        return made
+
+    def collections(self) -> Iterable[Collection]:
+        """The collections in use, as last asked for."""
+        return tuple(self._collections.values())
+
+    def later(self, settle: Callable[[], Awaitable[None]]) -> None:
+        """Try a settling again at the next upkeep: the application has answered, but the store could not be written."""
+        self._late.append(settle)
+
+    async def catch_up(self) -> None:
+        """Settle now what waits for it: a write that comes after it must build on it, or be undone by it later.
+
+        Raises ``VaultError(VAULT_DOWN)`` when the store still cannot be written.
+        """
+        if self._late:
+            await self._settle_late()
+            if self._late and self._fault is not None:
+                raise self._fault
+
+    async def upkeep(self) -> None:
+        """One round of the janitor. Raises what the store raises; a later round goes on where this one stopped."""
+        await self._settle_late()
+        fault, self._fault = self._fault, None
+        if fault is not None:
+            raise fault
+        for collection in self.collections():
+            await sweep_expired(collection)
+            await reap(collection, self._options.pending_keep)
+
+    async def _settle_late(self) -> None:
+        """Settle what waits, oldest first. What the store still cannot write stays; another fault ends only its own."""
+        async with self._settling:
+            while self._late and not await self._is_down(self._late[0]):
+                self._late.popleft()
+
+    async def _is_down(self, settle: Callable[[], Awaitable[None]]) -> bool:
+        """Settle; whether the store could not be written, so that it must be tried again."""
+        try:
+            await settle()
+        except VaultError as error:
+            self._fault = error
+            return error.code is Code.VAULT_DOWN
+        return False
+
+    async def run_upkeep(self, interval: float, report: Callable[[VaultError], None]) -> None:
+        """Upkeep for ever, every ``interval`` seconds; faults are reported and tried again in the next round."""
+        while True:
+            await asyncio.sleep(interval)
+            try:
+                await self.upkeep()
+            except VaultError as error:
+                report(error)
+
+
+async def open_vault(store: Store, source: KeySource, clock: Clock, observe: Observe, options: VaultOptions) -> Vault:
+    """The vault in that store, with the environment's keyset opened by the master key of ``source``.
+
+    A store without a keyset gets a new one. Raises ``VaultError(BAD_KEYS)`` when the master key is not the one this
+    store was made with; nothing is changed then.
+    """
+    return new_vault(await _keyset(store, options.environment, source.load()), store, clock, observe, options)
+
+
+def new_vault(keyset: Keyset, store: Store, clock: Clock, observe: Observe, options: VaultOptions) -> Vault:
+    """The vault of an opened keyset."""
+    around = Surroundings(options.environment, keyset, store, clock, Sequencer(clock), options.region, observe)
+    return Vault(around, options)
+
+
+async def has_keyset(store: Store, environment: str) -> bool:
+    """Whether the store already belongs to a master key: then a missing key file must be restored, never replaced."""
+    return await store.note(_note(environment)) is not None
+
+
+async def _keyset(store: Store, environment: str, master: MasterKey) -> Keyset:
+    note = await store.note(_note(environment))
+    if note is not None:
+        return Keyset.unwrap(note, master)
+    keyset = Keyset.create(environment)
+    wrapped = keyset.wrap(master)
+    await store.put_note(_note(environment), wrapped, None)
+    stored = await store.note(_note(environment))
+    if stored is None:
+        raise VaultError(Code.BAD_STORE, "The keyset that was just written to the store cannot be read back.")
+    return Keyset.unwrap(stored, master)
+
+
+def _note(environment: str) -> str:
+    return f"keyset:{environment}"

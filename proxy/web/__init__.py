@@ -1,0 +1,15 @@
+"""Sockets and HTTP: the gateway that callers talk to, the way to the application, and the administration listener.
+
+Why it exists: whatever no rule names must pass as if the proxy were not there, and whatever a rule names must be read
+whole, rewritten, and forwarded by no other way. Both need the bytes of HTTP under our own control.
+
+aiohttp's server reads requests (``server``). What its answer objects would change on the way (spelling and order of fields,
+interim answers, trailers, upgrades) is written to the transport by ``writer`` instead. ``gateway`` asks the rules once per
+request, and by ``overriding`` once more where a body may name another method; ``passing`` streams what no rule names,
+``matched`` reads whole what one names, ``relay`` carries other protocols.
+``forwarding`` holds the header rules of both directions. ``upstream`` is the way to the application, behind a port of its own.
+``own`` writes the answers that the proxy gives itself, by the table in ``errors``; ``ports`` names what the gateway needs
+from the redactor and from whoever counts. ``admin`` serves health and metrics on another listener.
+
+What it may touch: sockets. Rules, vault and keys are known by their ports alone; bodies are opaque here.
+"""

@@ -1,0 +1,61 @@
+"""The one table from error codes to HTTP statuses, and what an endpoint's ``on_error`` changes in it."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from proxy.errors import Code, VaultError
+from proxy.redactor.rules import OnError, Verb
+
+STATUS: Final[Mapping[Code, int]] = MappingProxyType(
+    {
+        Code.BAD_REQUEST: 400,
+        Code.UNREADABLE_BODY: 415,
+        Code.AMBIGUOUS_JSON: 400,
+        Code.TOO_LARGE: 413,
+        Code.REQUEST_TIMEOUT: 408,
+        Code.FIELD_ABSENT: 422,
+        Code.VALUE_UNFIT: 422,
+        Code.OPERATION_DENIED: 403,
+        Code.RECORD_EXISTS: 409,
+        Code.CONFLICT: 409,
+        Code.NOT_FOUND: 404,
+        Code.SHAPE_FULL: 507,
+        Code.CANNOT_OPEN: 500,
+        Code.VAULT_DOWN: 503,
+        Code.UPSTREAM_UNREACHABLE: 502,
+        Code.UPSTREAM_TIMEOUT: 504,
+        Code.UPSTREAM_BROKEN: 502,
+        Code.ANSWER_TOO_LARGE: 502,
+        Code.BAD_SETTINGS: 500,
+        Code.BAD_RULES: 500,
+        Code.BAD_KEYS: 500,
+        Code.BAD_STORE: 500,
+        Code.STORE_BUSY: 503,
+        Code.NOT_WRITABLE: 507,
+        Code.PORT_IN_USE: 500,
+        Code.INTERNAL: 500,
+    }
+)
+
+
+def status_of(error: VaultError, on_error: OnError | None = None, verb: Verb | None = None) -> int:
+    """The status to answer with; ``on_error`` and ``verb`` are those of the matched operation, if there is one."""
+    if on_error is None:
+        return STATUS[error.code]
+    if error.code is Code.VAULT_DOWN:
+        return _vault_down(on_error, verb)
+    chosen = {
+        Code.UNREADABLE_BODY: on_error.unreadable_body,
+        Code.AMBIGUOUS_JSON: on_error.ambiguous_json,
+        Code.TOO_LARGE: on_error.too_large,
+    }
+    return chosen.get(error.code, STATUS[error.code])
+
+
+def _vault_down(on_error: OnError, verb: Verb | None) -> int:
+    """``vault_down_read`` may be the word ``tokens``; an error that still arrives here has the status of the table."""
+    if verb is not Verb.READ:
+        return on_error.vault_down_write
+    read = on_error.vault_down_read
+    return int(read) if read.isdecimal() else STATUS[Code.VAULT_DOWN]

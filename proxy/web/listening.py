@@ -1,0 +1,79 @@
+"""Listening sockets: open one, or say in one sentence why not."""
+
+import asyncio
+import errno
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from aiohttp import web
+
+from proxy.errors import Code, VaultError
+from proxy.telemetry import logs
+from proxy.web.server import CallerServer
+
+_log = logs.logger("web")
+
+#: Connections that wait to be accepted; the kernel may hold fewer.
+_BACKLOG: Final = 4096
+
+_REASONS: Final = {
+    errno.EADDRINUSE: "another program listens there. Stop it, or set another port with listen.{name}.",
+    errno.EACCES: "this user may not open that port. Take one above 1023 with listen.{name}, or grant the right.",
+    errno.EPERM: "this user may not open that port. Take one above 1023 with listen.{name}, or grant the right.",
+    errno.EADDRNOTAVAIL: "this machine has no such address. Set one that it has with listen.{name}.",
+}
+_OTHERWISE: Final = "the address cannot be opened. Check host and port of listen.{name}."
+
+
+@asynccontextmanager
+async def listen(
+    name: str, address: tuple[str, int], served: web.Application | CallerServer, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[str]:
+    """Serve at ``address`` until the block ends; gives ``host:port`` with the real port.
+
+    Raises ``VaultError`` (PORT_IN_USE) if the address cannot be opened; ``name`` is the setting to change then.
+    """
+    if isinstance(served, CallerServer):
+        server = await _open(name, address, served, tls)
+        served.listeners.append(server)
+        try:
+            yield _told(name, server)
+        finally:
+            server.close()
+        return
+    runner = web.AppRunner(served, access_log=None, handle_signals=False, shutdown_timeout=2.0)
+    await runner.setup()
+    try:
+        server = await _open(name, address, runner.server, tls)
+        try:
+            yield _told(name, server)
+        finally:
+            server.close()
+    finally:
+        await runner.cleanup()
+
+
+async def _open(
+    name: str, address: tuple[str, int], factory: web.Server | None, tls: ssl.SSLContext | None
+) -> asyncio.Server:
+    if factory is None:
+        raise TypeError("the application was not set up")
+    host, port = address
+    try:
+        return await asyncio.get_running_loop().create_server(factory, host, port, ssl=tls, backlog=_BACKLOG)
+    except socket.gaierror:
+        reason = "the host name is not known. Set an address of this machine with listen.{name}."
+    except OSError as error:
+        reason = _REASONS.get(error.errno or 0, _OTHERWISE)
+    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    raise VaultError(Code.PORT_IN_USE, f"Cannot listen at {place}: {reason.format(name=name)}")
+
+
+def _told(name: str, server: asyncio.Server) -> str:
+    host, port = server.sockets[0].getsockname()[:2]
+    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    _log.info("listening", listener=name, address=place)
+    return place

@@ -1,0 +1,188 @@
+"""What a rule names: read whole, redacted before a byte of it leaves, answered with values in place of tokens."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from aiohttp import web
+
+from proxy.errors import Code, VaultError
+from proxy.redactor.codecs import coding
+from proxy.redactor.message import Answer, RawHeaders, Request, header
+from proxy.redactor.rules import Limits, Match, Verb
+from proxy.web import rewriting, writer
+from proxy.web.forwarding import Asked, answered, encode
+from proxy.web.ports import Exchange
+from proxy.web.server import Incoming
+from proxy.web.upstream.port import LENGTH, NONE, Address, Call, Reply, Upstream, UpstreamFault
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a caller may take, in seconds."""
+
+    body: float = 30.0  #: to send the whole body of a matched request
+    write: float = 60.0  #: to take the next bytes of its answer
+
+
+class Job(NamedTuple):
+    """What is known of a matched request besides its bytes."""
+
+    asked: Asked
+    match: Match
+    address: Address
+    body: bytes | None = None  #: as it came, where it was read before the match was found
+
+
+class Matched:
+    """Carries matched requests. Once the application was asked, the exchange is brought to its end whatever the caller does."""
+
+    def __init__(self, upstream: Upstream, patience: Patience) -> None:
+        self._upstream = upstream
+        self._patience = patience
+
+    async def carry(self, incoming: Incoming, job: Job, exchange: Exchange) -> None:
+        """Redact, forward, settle, restore, answer. Raises ``VaultError`` where the caller gets an error instead."""
+        asked = job.asked
+        endpoint = job.match.operation.endpoint
+        body = job.body
+        if body is None:
+            body = await read_whole(incoming, endpoint.limits, self._patience.body)
+        headers = tuple(asked.headers)
+        plain, _ = coding.inflate(body, coding.field(headers, b"content-encoding"), endpoint.limits.inflated)
+        redacted = await exchange.outgoing(Request(incoming.head.method, incoming.target, headers, plain))
+        has_body = bool(redacted.body) or asked.chunked or rewriting.declared_length(incoming.raw) is not None
+        call = self._call(incoming, redacted, job, has_body)
+        try:
+            reply = await self._upstream.send(call)
+        except UpstreamFault as fault:
+            await exchange.failed(fault.sent)
+            raise
+        except BaseException:
+            await exchange.failed(True)
+            raise
+        try:
+            await self._answer(incoming, reply, exchange, endpoint.limits)
+        finally:
+            reply.abort()
+
+    def _call(self, incoming: Incoming, redacted: Request, job: Job, has_body: bool) -> Call:
+        fields = rewriting.request_fields(redacted.headers, len(redacted.body) if has_body else None)
+        if not any(name.lower() == b"host" for name, _ in fields):
+            fields.append((b"Host", job.address.authority))
+        line = b"%b %b HTTP/1.1\r\n" % (redacted.method.encode("ascii"), redacted.target)
+
+        def interim(status: int, reason: bytes, headers: RawHeaders) -> None:
+            if status != 100:  # the body was asked for by us, before the application knew of it
+                writer.interim(incoming, status, reason, headers)
+
+        # A write that was cut off is never sent twice by us: the application may have acted on the first sending, and its
+        # refusal of the second (404 to a delete, 422 to a put) would drop from the vault what it has kept.
+        once = job.match.operation.verb is not Verb.READ
+        return Call(
+            job.address, redacted.method, line + encode(fields) + b"\r\n", redacted.body, interim=interim, once=once
+        )
+
+    async def _answer(self, incoming: Incoming, reply: Reply, exchange: Exchange, limits: Limits) -> None:
+        """One mode for each answer, decided before its first byte: rewritten whole, or streamed as it is."""
+        head = reply.head
+        headers = tuple(answered(head.headers, NONE, head.status, 0))
+        if not (rewriting.codings_readable(headers) and exchange.wants(head.status, headers)):
+            await exchange.settled(head.status, headers)
+            await writer.stream(incoming, reply, self._patience.write)
+            return
+        try:
+            raw = await collect(reply, limits.inflated)
+        except UpstreamFault:
+            await exchange.failed(True)
+            raise
+        if raw is None:
+            reply.abort()
+            await exchange.settled(head.status, headers)
+            raise VaultError(Code.ANSWER_TOO_LARGE, "The answer of the application is over the limit for restoring it.")
+        await self._restore(incoming, reply, exchange, (headers, raw, limits.inflated))
+
+    async def _restore(
+        self, incoming: Incoming, reply: Reply, exchange: Exchange, whole: tuple[RawHeaders, bytes, int]
+    ) -> None:
+        headers, raw, limit = whole
+        status = reply.head.status
+        try:
+            plain, codings = coding.inflate(raw, coding.field(headers, b"content-encoding"), limit)
+        except VaultError as error:
+            await exchange.settled(status, headers)
+            if error.code is Code.TOO_LARGE:
+                raise VaultError(
+                    Code.ANSWER_TOO_LARGE, "The inflated answer is over the limit for restoring it."
+                ) from None
+            writer.whole(incoming, reply, raw)  # not in the coding it names: nothing of ours can be in it
+            return
+        answer = await exchange.incoming(Answer(status, headers, plain))
+        to_head = incoming.head.method == "HEAD"  # its fields describe the body that GET would have: the restored one
+        if answer.body == plain and answer.headers == headers and not to_head:
+            writer.whole(incoming, reply, raw)
+            return
+        body, name = self._coded(incoming, answer.body, codings)
+        length = len(body)
+        fields = rewriting.answer_fields(answer.headers, length, name)
+        if to_head:
+            fields = [field for field in fields if field[0].lower() != b"content-length"]
+        writer.restored(incoming, reply.head, fields, body)
+
+    def _coded(self, incoming: Incoming, body: bytes, codings: tuple[str, ...]) -> tuple[bytes, bytes | None]:
+        """The body in a coding the application chose, if the caller takes it, else in none; and the coding's name."""
+        name = coding.acceptable(coding.field(incoming.raw, b"accept-encoding"), codings[::-1]) if codings else ""
+        if name in ("", coding.IDENTITY):
+            return body, None
+        return coding.deflate(body, name), name.encode("ascii")
+
+
+async def read_whole(incoming: Incoming, limits: Limits, seconds: float) -> bytes:
+    """The whole body of a request. Raises ``VaultError``: TOO_LARGE, REQUEST_TIMEOUT, BAD_REQUEST."""
+    payload = incoming.payload
+    if (rewriting.declared_length(incoming.raw) or 0) > limits.body:
+        raise _too_large(limits)
+    try:
+        if payload.is_eof():
+            body = payload.read_nowait()
+        else:
+            async with asyncio.timeout(seconds):
+                body = await _arriving(incoming, limits)
+    except TimeoutError:
+        raise VaultError(Code.REQUEST_TIMEOUT, "The body of the request did not arrive in time.") from None
+    except web.RequestPayloadError:
+        raise VaultError(Code.BAD_REQUEST, "The body of the request is not framed as its head says.") from None
+    if len(body) > limits.body:
+        raise _too_large(limits)
+    return body
+
+
+async def _arriving(incoming: Incoming, limits: Limits) -> bytes:
+    """A body that is still on its way, asked for if its caller waits for that."""
+    payload = incoming.payload
+    if incoming.minor and (header(incoming.raw, b"expect") or b"").lower() == b"100-continue":
+        incoming.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    pieces = []
+    while piece := await payload.readany():
+        pieces.append(piece)
+        if payload.total_bytes > limits.body:
+            raise _too_large(limits)
+    return b"".join(pieces)
+
+
+def _too_large(limits: Limits) -> VaultError:
+    return VaultError(Code.TOO_LARGE, f"The body is over the limit of {limits.body} bytes.")
+
+
+async def collect(reply: Reply, limit: int) -> bytes | None:
+    """The whole body of an answer, or ``None`` as soon as it is over the limit. Raises ``UpstreamFault``."""
+    if reply.head.length > limit and reply.framing is LENGTH:
+        return None
+    pieces = []
+    size = 0
+    while piece := await reply.read():
+        size += len(piece)
+        if size > limit:
+            return None
+        pieces.append(piece)
+    return b"".join(pieces)

@@ -1,0 +1,37 @@
+"""A POST that no rule names, but whose body may name another method: read whole and shown to the rules once more."""
+
+from proxy.redactor import override
+from proxy.redactor.codecs import coding
+from proxy.redactor.rules import Endpoint
+from proxy.web.forwarding import authority
+from proxy.web.matched import read_whole
+from proxy.web.ports import Rules
+from proxy.web.server import Incoming
+
+
+def concerned(rules: Rules, incoming: Incoming) -> bool:
+    """Whether its body could make this request one that a rule names. Frameworks look into the body of a POST alone."""
+    if incoming.head.method != "POST":
+        return False
+    types = incoming.head.headers.getall("Content-Type", ())
+    return override.possible(types) and rules.overridable(_host(incoming), incoming.target)
+
+
+async def look(rules: Rules, incoming: Incoming, endpoint: Endpoint, seconds: float) -> tuple[Endpoint, bytes]:
+    """Read the body and match again by the method that it names, if any. Raises ``VaultError``.
+
+    Sets the match of the request; gives its endpoint, which a reload may have changed meanwhile, and the body as it came.
+    """
+    limits = endpoint.limits
+    body = await read_whole(incoming, limits, seconds)
+    plain, _ = coding.inflate(body, coding.field(incoming.raw, b"content-encoding"), limits.inflated)
+    method = override.named(incoming.head.headers.getall("Content-Type", ()), plain, limits.form_fields)
+    if method is not None:
+        head = (incoming.head.method, _host(incoming), incoming.target, incoming.raw)
+        endpoint, incoming.match = rules.match(*head, method)
+        incoming.endpoint = endpoint
+    return endpoint, body
+
+
+def _host(incoming: Incoming) -> str:
+    return authority(incoming.target, incoming.head.headers.get("Host"))

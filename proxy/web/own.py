@@ -1,0 +1,65 @@
+"""Answers that the proxy gives itself: problem details (RFC 9457), marked so that nobody takes them for the application's."""
+
+import json
+from http import HTTPStatus
+from typing import Final
+
+from proxy.errors import Code, Detail, VaultError
+from proxy.telemetry import logs
+
+#: The field that tells who answered. The application cannot set it: it is dropped from whatever passes through.
+ANSWER: Final = b"Domicile-Answer: proxy\r\n"
+
+_VAULT = "The vault cannot be used at the moment, so nothing of this request was kept; send it again later."
+
+#: What callers are told in place of sentences for the operator, which may name files of this machine; those are logged.
+_TOLD_CALLERS: Final = {
+    Code.VAULT_DOWN: _VAULT,
+    Code.BAD_STORE: _VAULT,
+    Code.BAD_KEYS: _VAULT,
+    Code.STORE_BUSY: _VAULT,
+    Code.NOT_WRITABLE: _VAULT,
+}
+
+_log = logs.logger("web")
+
+
+def problem(status: int, code: Code, message: str, details: tuple[Detail, ...] = ()) -> bytes:
+    """The JSON document: no value of anyone in it, only places and sentences."""
+    return json.dumps(
+        {
+            "type": "about:blank",
+            "title": reason(status),
+            "status": status,
+            "code": str(code),
+            "detail": message,
+            "errors": [{"title": str(code), "source": source, "detail": text} for source, text in details],
+        },
+        ensure_ascii=False,
+    ).encode()
+
+
+def reason(status: int) -> str:
+    """The usual reason phrase of a status, or an empty text."""
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""
+
+
+def answer(status: int, error: VaultError, *, head: bool = False, close: bool = False) -> bytes:
+    """A whole own answer as bytes. ``head``: to a HEAD request, so the body stays away. ``close``: the connection ends."""
+    told = _TOLD_CALLERS.get(error.code)
+    if told is None:
+        body = problem(status, error.code, error.message, error.details)
+    else:
+        _log.error("the vault failed a request", code=error.code, text=error.message)
+        body = problem(status, error.code, told)
+    lines = [
+        b"HTTP/1.1 %d %b\r\n" % (status, reason(status).encode("ascii", "replace")),
+        b"Content-Type: application/problem+json\r\nContent-Length: %d\r\nCache-Control: no-store\r\n" % len(body),
+        ANSWER,
+        b"Connection: close\r\n\r\n" if close else b"\r\n",
+        b"" if head else body,
+    ]
+    return b"".join(lines)

@@ -1,0 +1,78 @@
+"""What no rule names: request and answer streamed through, byte for byte, as if the proxy were not there."""
+
+from collections.abc import AsyncIterator
+
+from aiohttp.web_protocol import RequestPayloadError
+
+from proxy.errors import Code, VaultError
+from proxy.redactor.message import RawHeaders
+from proxy.web import relay, writer
+from proxy.web.forwarding import Asked, encode
+from proxy.web.server import Incoming
+from proxy.web.upstream.port import TUNNEL, Address, Call, Upstream, UpstreamFault
+
+
+class Passing:
+    """Streams exchanges to an upstream."""
+
+    def __init__(self, upstream: Upstream, patience: float) -> None:
+        self._upstream = upstream
+        self._patience = patience  #: seconds a caller may take no byte of its answer
+
+    async def forward(self, incoming: Incoming, asked: Asked, address: Address, read: bytes | None = None) -> None:
+        """Send the request on and pass the answer back; returns when the last byte is handed to the caller's transport.
+
+        ``read`` is the whole body, if somebody has read it already; its caller then needs no leave to send it.
+        """
+
+        def interim(status: int, reason: bytes, headers: RawHeaders) -> None:
+            if read is None or status != 100:
+                writer.interim(incoming, status, reason, headers)
+
+        call = Call(
+            address,
+            incoming.head.method,
+            head_of(incoming, asked, address),
+            body_of(incoming) if read is None else read,
+            asked.chunked,
+            asked.upgrade,
+            interim,
+        )
+        try:
+            reply = await self._upstream.send(call)
+        except RequestPayloadError:
+            raise VaultError(Code.BAD_REQUEST, "The body of the request is not framed as its head says.") from None
+        except UpstreamFault as fault:
+            if fault.starved:
+                raise VaultError(Code.REQUEST_TIMEOUT, "The body of the request did not arrive in time.") from None
+            raise
+        body = reply.whole
+        if body is not None:
+            writer.whole(incoming, reply, body)
+            return
+        try:
+            if reply.framing is TUNNEL:
+                await relay.relay(incoming, reply, self._upstream.tunnel(reply), self._patience)
+            else:
+                await writer.stream(incoming, reply, self._patience)
+        except (UpstreamFault, RequestPayloadError, TimeoutError):
+            incoming.cut()
+            raise
+        finally:
+            reply.abort()
+
+
+def head_of(incoming: Incoming, asked: Asked, address: Address) -> bytes:
+    """The head of the request for the application."""
+    fields = encode(asked.headers)
+    if not incoming.minor and not any(name.lower() == b"host" for name, _ in asked.headers):
+        fields += b"Host: %b\r\n" % address.authority
+    return b"%b %b HTTP/1.1\r\n%b\r\n" % (incoming.head.method.encode("ascii"), incoming.target, fields)
+
+
+def body_of(incoming: Incoming) -> bytes | AsyncIterator[bytes]:
+    """The body as bytes if it came together with the head, else as a stream."""
+    payload = incoming.payload
+    if payload.is_eof():
+        return payload.read_nowait()
+    return payload.iter_any()

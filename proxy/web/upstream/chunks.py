@@ -1,0 +1,96 @@
+"""The chunked transfer coding (RFC 9112 section 7.1): a strict reader that takes bytes as they come, and the writer."""
+
+import re
+from typing import Final
+
+from proxy.redactor.message import RawHeaders
+from proxy.web.upstream.head import BadAnswerError, parse_fields
+
+#: The size line: up to 15 hexadecimal digits; extensions are read over, as RFC 9112 section 7.1.1 asks.
+_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?")
+_LINE_MAX: Final = 1024
+LAST_CHUNK: Final = b"0\r\n\r\n"
+
+
+def frame(piece: bytes) -> bytes:
+    """One piece of a body as one chunk; not for an empty piece, which would end the body."""
+    return b"%x\r\n%b\r\n" % (len(piece), piece)
+
+
+class ChunkReader:
+    """Feed it bytes; it gives the pieces of content in them. ``done`` is set at the end, with trailers and the rest."""
+
+    __slots__ = ("_held", "_left", "_trailer_max", "_trailing", "done", "rest", "trailers")
+
+    def __init__(self, trailer_max: int) -> None:
+        self.done = False
+        self.rest = b""  #: bytes that came after the end
+        self.trailers: RawHeaders = ()
+        self._held = b""  #: an incomplete size line, or the trailer so far
+        self._left = 0  #: bytes of the current chunk still to come, its line end included; 0: a size line is next
+        self._trailing = False
+        self._trailer_max = trailer_max
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The content in these bytes, in order. Raises ``BadAnswerError``."""
+        pieces: list[bytes] = []
+        if self._held:
+            data, self._held = self._held + data, b""
+        at = 0
+        while not self.done:
+            if self._trailing:
+                self._trailer(data[at:])
+                break
+            if not self._left:
+                at = self._size(data, at)
+                if at < 0:
+                    break
+                continue
+            if at >= len(data):
+                break
+            at = self._content(data, at, pieces)
+        return pieces
+
+    def _size(self, data: bytes, at: int) -> int:
+        """Read a size line at ``at``; gives the place behind it, or -1 if it is not complete."""
+        end = data.find(b"\r\n", at)
+        if end < 0:
+            if len(data) - at > _LINE_MAX:
+                raise BadAnswerError("the size line of a chunk is too long")
+            self._held = data[at:]
+            return -1
+        line = _SIZE.fullmatch(data, at, end)
+        if line is None or end - at > _LINE_MAX:
+            raise BadAnswerError("the size line of a chunk is not a hexadecimal number")
+        size = int(line[1], 16)
+        if size:
+            self._left = size + 2
+        else:
+            self._trailing = True
+        return end + 2
+
+    def _content(self, data: bytes, at: int, pieces: list[bytes]) -> int:
+        here = min(len(data) - at, self._left)
+        content = min(here, self._left - 2)
+        if content > 0:
+            pieces.append(data[at : at + content])
+        else:
+            content = 0
+        ending = data[at + content : at + here]
+        self._left -= here
+        if ending and ending != b"\r\n"[2 - self._left - len(ending) : 2 - self._left]:
+            raise BadAnswerError("a chunk is longer or shorter than its size line says")
+        return at + here
+
+    def _trailer(self, data: bytes) -> None:
+        if data.startswith(b"\r\n"):
+            self.done, self.rest = True, data[2:]
+            return
+        end = data.find(b"\r\n\r\n")
+        if end > self._trailer_max or (end < 0 and len(data) > self._trailer_max):
+            raise BadAnswerError("the trailers are too large")
+        if end < 0:
+            self._held = data
+            return
+        self.trailers = parse_fields(data[: end + 2])
+        self.done, self.rest = True, data[end + 4 :]

@@ -1,0 +1,19 @@
+"""Bounds towards one application."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Times in seconds, sizes in bytes."""
+
+    connect: float = 5.0  #: until the connection stands, the TLS handshake and the wait for a free place included
+    head: float = 60.0  #: from the end of the request to the head of the answer
+    idle: float = 60.0  #: longest silence within a message, either way, and within a tunnel
+    total: float = 0.0  #: the whole exchange; 0: no limit
+    connections: int = 512  #: at most so many at once to one address; more requests wait up to ``connect``
+    #: How long a connection waits for its next request. Shorter than the keep-alive of common application servers
+    #: (5 seconds), so that they seldom close one that was just chosen.
+    keep: float = 4.0
+    head_bytes: int = 65536  #: the head of an answer, and its trailers
+    buffer_bytes: int = 262144  #: of an answer's body held for a slow caller before reading pauses

@@ -1,0 +1,144 @@
+"""The connections to one address: used last in, first out, bounded in number, closed when idle too long."""
+
+import asyncio
+import ssl
+from collections import deque
+
+from proxy.errors import Code
+from proxy.web.upstream.connection import Connection
+from proxy.web.upstream.limits import Limits
+from proxy.web.upstream.port import Address, UpstreamFault
+
+_BUSY = "The application has no free connection: all {} are in use."
+_SLOW = "The application did not take the connection in time."
+
+
+class Pool:
+    """Gives out a connection for one exchange and takes it back. A place is an open connection or one being opened."""
+
+    def __init__(self, address: Address, limits: Limits, context: ssl.SSLContext | None) -> None:
+        self.idle: list[Connection] = []
+        self.open: set[Connection] = set()
+        self._address = address
+        self._limits = limits
+        self._context = context
+        self._opening = 0
+        self._waiters: deque[asyncio.Future[Connection | None]] = deque()
+        self._closed = False
+
+    @property
+    def busy(self) -> int:
+        """How many connections carry an exchange."""
+        return len(self.open) - len(self.idle)
+
+    async def fresh(self) -> Connection:
+        """A new connection; or, where all places are taken, the first that becomes free. Raises ``UpstreamFault``."""
+        while len(self.open) + self._opening >= self._limits.connections:
+            connection = await self._wait()
+            if connection is not None and connection.usable:
+                return connection
+        self._opening += 1
+        try:
+            return await self._connect()
+        except BaseException:
+            self._wake()
+            raise
+        finally:
+            self._opening -= 1
+
+    async def _wait(self) -> Connection | None:
+        """Wait in line, not for longer than ``Limits.connect``. ``None``: a place became free."""
+        waiter: asyncio.Future[Connection | None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            async with asyncio.timeout(self._limits.connect):
+                return await waiter
+        except (TimeoutError, asyncio.CancelledError) as end:
+            self._hand_on(waiter)
+            if isinstance(end, TimeoutError):
+                busy = _BUSY.format(self._limits.connections)
+                raise UpstreamFault(Code.UPSTREAM_TIMEOUT, busy, sent=False) from None
+            raise
+        finally:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+
+    def _hand_on(self, waiter: "asyncio.Future[Connection | None]") -> None:
+        """What was given to one who stopped waiting in the same moment goes to the next."""
+        if waiter.done() and not waiter.cancelled():
+            connection = waiter.result()
+            if connection is not None and connection.usable:
+                self.release(connection)
+            else:
+                self._wake()
+
+    async def _connect(self) -> Connection:
+        loop = asyncio.get_running_loop()
+        scheme, host, port = self._address
+        secure = scheme == "https"
+        try:
+            async with asyncio.timeout(self._limits.connect):
+                _, connection = await loop.create_connection(
+                    lambda: Connection(loop, self._limits, self),
+                    host,
+                    port,
+                    ssl=self._context if secure else None,
+                    server_hostname=host if secure else None,
+                )
+        except TimeoutError:
+            raise UpstreamFault(Code.UPSTREAM_TIMEOUT, _SLOW, sent=False) from None
+        except OSError as error:
+            raise UpstreamFault(Code.UPSTREAM_UNREACHABLE, _sentence(error), sent=False) from None
+        self.open.add(connection)
+        return connection
+
+    def release(self, connection: Connection) -> None:
+        """Part of ``Home``: to the first who waits, else into the idle ones."""
+        connection.park()
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(connection)
+                return
+        if self._closed:
+            connection.retire()
+            return
+        self.idle.append(connection)
+
+    def lost(self, connection: Connection) -> None:
+        """Part of ``Home``: forget it; who waits may open another."""
+        self.open.discard(connection)
+        if connection in self.idle:
+            self.idle.remove(connection)
+        self._wake()
+
+    def _wake(self) -> None:
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
+    def sweep(self, now: float) -> None:
+        """End what is over its deadline."""
+        for connection in [one for one in self.open if one.deadline < now or one.expires < now]:
+            connection.overdue()
+
+    def close(self) -> None:
+        """Drop idle connections now and the others when their exchange is over."""
+        self._closed = True
+        for connection in list(self.idle):
+            connection.retire()
+
+
+def _sentence(error: OSError) -> str:
+    """What to tell; the address stays out, for a caller may read it."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return "The certificate of the application is not trusted: name its CA, or the host name it was issued for."
+    if isinstance(error, ssl.SSLError):
+        return "The TLS handshake with the application failed."
+    if isinstance(error, ConnectionRefusedError):
+        return "The application refused the connection: is it running, and does it listen at the endpoint's address?"
+    if type(error).__name__ == "gaierror":
+        return "The host name of the application was not found."
+    return "The application cannot be reached."

@@ -1,0 +1,63 @@
+"""Log lines cannot carry content: their event is a constant text and their fields stand in the table."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from proxy.telemetry.logs import FIELDS
+from proxy.telemetry.metrics import METRICS
+from tests.support.tree import parsed, python_files, relative
+
+_SPEAKS = {"debug", "info", "warning", "error", "exception", "critical"}
+_LOGGERS = {"log", "_log", "logger", "_logger"}
+_ALLOWED = {"exc_info"}
+
+
+def spoken(tree: ast.Module) -> Iterator[ast.Call]:
+    """Every call of a level on something that is named like a logger (``log.info(…)``, ``self._log.info(…)``)."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _SPEAKS:
+            owner = node.func.value
+            name = owner.id if isinstance(owner, ast.Name) else getattr(owner, "attr", "")
+            if name in _LOGGERS:
+                yield node
+
+
+def constant(event: ast.expr) -> bool:
+    """A text in the code, or one taken from a table of texts, named in capitals (``_TOLD[event]``)."""
+    if isinstance(event, ast.Subscript):
+        return isinstance(event.value, ast.Name) and event.value.id.isupper()
+    return isinstance(event, ast.Constant) and isinstance(event.value, str)
+
+
+def faults(tree: ast.Module) -> list[str]:
+    found: list[str] = []
+    for call in spoken(tree):
+        if len(call.args) != 1 or not constant(call.args[0]):
+            found.append(f"line {call.lineno}: the event must be one constant text, everything else a field")
+        for keyword in call.keywords:
+            if keyword.arg is None:
+                found.append(f"line {call.lineno}: name each field, no **fields")
+            elif keyword.arg not in FIELDS and keyword.arg not in _ALLOWED:
+                found.append(f"line {call.lineno}: {keyword.arg} is not in FIELDS")
+    return found
+
+
+@pytest.mark.parametrize("path", [p for p in python_files("proxy") if "telemetry" not in p.parts], ids=relative)
+def test_every_log_line_is_a_constant_event_with_listed_fields(path: Path):
+    assert faults(parsed(path)) == []
+
+
+def test_a_line_with_content_is_found():
+    tree = ast.parse(
+        "log.info(f'x {y}')\nlog.info('x', y)\nself._log.error('x', email=1)\nlog.info('x', **y)\nlog.info('x', count=1)\nlog.info(_TOLD[y])"
+    )
+    assert [fault.split(":")[0] for fault in faults(tree)] == ["line 1", "line 2", "line 3", "line 4"]
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_every_metric_of_the_table_is_fed_somewhere(name):
+    sources = [path for path in python_files("proxy") if "telemetry" not in path.parts]
+    assert any(f'"{name}"' in path.read_text("utf-8") for path in sources), "a metric nobody feeds tells a lie"

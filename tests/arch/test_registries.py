@@ -1,0 +1,96 @@
+"""Registries are literal dicts, complete, and each entry is held to its contract by a test that runs over all of them."""
+
+import ast
+import importlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from proxy.cli import COMMANDS
+from proxy.cli.command import Command
+from tests.support.tree import PACKAGE, ROOT, parsed, python_files, relative
+
+#: Room → the registry it is known for. Where the room is there, so must be the registry.
+KNOWN: dict[str, str] = {
+    "cli": "COMMANDS",
+    "crypto": "SOURCES",
+    "storage": "ENGINES",
+    "tokenization": "SHAPES",
+}
+
+
+class Registry(NamedTuple):
+    """A registry of the program: the module that holds it, and its name."""
+
+    module: str
+    name: str
+
+    def entries(self) -> dict[str, Any]:
+        entries: dict[str, Any] = getattr(importlib.import_module(self.module), self.name)
+        return entries
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def assigned(path: Path) -> dict[str, ast.expr | None]:
+    """Every constant that a file assigns at its outermost level, with what is assigned."""
+    found: dict[str, ast.expr | None] = {}
+    for node in parsed(path).body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        for target in targets:
+            if isinstance(target, ast.Name) and isinstance(node, ast.Assign | ast.AnnAssign):
+                found[target.id] = node.value
+    return found
+
+
+def places(room: str, name: str) -> list[Path]:
+    """The files of a room that assign a constant of that name."""
+    return [path for path in python_files(f"proxy/{room}") if name in assigned(path)]
+
+
+ROOMS = [room for room in KNOWN if (PACKAGE / room / "__init__.py").exists()]
+FOUND = [Registry(module_of(path), KNOWN[room]) for room in ROOMS for path in places(room, KNOWN[room])]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_room_that_is_known_for_a_registry_has_it_once_as_a_literal_dict(room):
+    (path,) = places(room, KNOWN[room])
+    assert isinstance(assigned(path)[KNOWN[room]], ast.Dict), f"{relative(path)}: write {KNOWN[room]} as a literal dict"
+
+
+@pytest.mark.parametrize("registry", FOUND, ids=str)
+def test_every_entry_has_a_name_that_can_stand_in_a_file(registry):
+    names = list(registry.entries())
+    assert names
+    assert [name for name in names if not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]*", name)] == []
+
+
+@pytest.mark.parametrize("registry", FOUND, ids=str)
+def test_every_entry_comes_from_the_room_of_its_registry(registry):
+    room = ".".join(registry.module.split(".")[:2])
+    for name, entry in registry.entries().items():
+        origin = getattr(entry, "run", None) or entry
+        module = getattr(origin, "__module__", None) or type(origin).__module__
+        assert module.startswith(room), f"{name} is made in {module}"
+
+
+@pytest.mark.parametrize("registry", FOUND, ids=str)
+def test_a_test_runs_over_every_entry(registry):
+    folders = [path for path in python_files("tests") if "arch" not in path.parts]
+    assert any(re.search(rf"\b{registry.name}\b", path.read_text("utf-8")) for path in folders)
+
+
+def reached(commands: Mapping[str, Command]) -> set[str]:
+    """The modules of all commands that can be called."""
+    found = {command.run.__module__ for command in commands.values() if command.run is not None}
+    return found.union(*(reached(command.children) for command in commands.values()))
+
+
+def test_every_command_file_is_reached_from_the_registry():
+    exporting = {module_of(path) for path in python_files("proxy/cli") if "COMMAND" in assigned(path)}
+    assert exporting == reached(COMMANDS)

@@ -1,0 +1,114 @@
+"""What any released version wrote, every later one must read: known answers of our own formats (append-only)."""
+
+import base64
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from proxy.crypto.keyset import Keyset
+from proxy.crypto.master import MasterKey
+from proxy.crypto.sources import open_source
+from proxy.model.value import Value
+from proxy.tokenization import SHAPES, make_shape
+from proxy.tokenization.normal import KINDS, normalize
+from tests.support.tree import ROOT
+
+Answer = dict[str, Any]
+
+ANSWERS: list[Answer] = json.loads((ROOT / "tests/vectors/domicile.json").read_text("utf-8"))
+_FIRST = ANSWERS[0]
+KEYSET = Keyset.unwrap(bytes.fromhex(_FIRST["blob"]), MasterKey(bytes.fromhex(_FIRST["master"])))
+
+
+def keyset(answer: Answer) -> None:
+    master = MasterKey(bytes.fromhex(answer["master"]))
+    assert master.id == answer["master_id"]
+    read = Keyset.unwrap(bytes.fromhex(answer["blob"]), master)
+    assert read.environment == answer["environment"]
+    assert Keyset.unwrap(read.wrap(master), master).hasher("x")(b"") == KEYSET.hasher("x")(b"")
+
+
+def sealed(answer: Answer) -> None:
+    body, salt, context = (bytes.fromhex(answer[name]) for name in ("sealed", "salt", "context"))
+    assert KEYSET.aead().open(body, salt, context) == bytes.fromhex(answer["plain"])
+
+
+def hashed(answer: Answer) -> None:
+    assert KEYSET.hasher(*answer["purpose"])(answer["message"].encode()).hex() == answer["digest"]
+
+
+def block(answer: Answer) -> None:
+    keys, pair = KEYSET.field_keys(answer["schema"], "any"), (answer["rid"], answer["number"])
+    assert keys.block(*pair).hex() == answer["block"]
+    assert keys.open_block(bytes.fromhex(answer["block"])) == pair
+    assert keys.narrow_block(*pair) == int(answer["narrow"], 16)
+    assert keys.open_narrow_block(int(answer["narrow"], 16)) == pair
+
+
+def prf(answer: Answer) -> None:
+    keys = KEYSET.field_keys(answer["schema"], answer["field"])
+    assert keys.prf(answer["text"], answer["length"]).hex() == answer["out"]
+
+
+def permute(answer: Answer) -> None:
+    keys = KEYSET.field_keys(answer["schema"], answer["field"])
+    assert keys.permute(answer["digits"], answer["tweak"].encode()) == answer["out"]
+
+
+def sealed_token(answer: Answer) -> None:
+    tokenizer = make_shape(answer["shape"], answer["options"]).bind(KEYSET.field_keys("contact", "email"), "text", "")
+    pair = (answer["rid"], answer["number"])
+    assert tokenizer.identify(answer["token"]) == pair
+    assert tokenizer.mint(Value("x"), *pair).text == answer["token"]
+
+
+def same_token(answer: Answer) -> None:
+    keys = KEYSET.field_keys("contact", "email")
+    tokenizer = make_shape(answer["shape"], answer["options"]).bind(keys, answer["kind"], answer["region"])
+    assert tokenizer.mint(Value(answer["value"]), 1, 1).text == answer["token"]
+
+
+def normal(answer: Answer) -> None:
+    assert normalize(answer["kind"], answer["text"], answer["region"]) == answer["normal"]
+
+
+CHECKS: dict[str, Callable[[Answer], None]] = {
+    "keyset": keyset,
+    "sealed": sealed,
+    "hash": hashed,
+    "block": block,
+    "prf": prf,
+    "permute": permute,
+    "sealed token": sealed_token,
+    "same token": same_token,
+    "normal": normal,
+}
+
+
+@pytest.mark.parametrize(
+    "answer", [a for a in ANSWERS if a["what"] != "keyfile"], ids=lambda a: f"{a['what']}-{ANSWERS.index(a)}"
+)
+def test_what_was_written_still_reads(answer):
+    CHECKS[answer["what"]](answer)
+
+
+@pytest.mark.parametrize("answer", [a for a in ANSWERS if a["what"] == "keyfile"], ids=lambda a: a["since"])
+def test_a_key_that_was_kept_still_loads_from_file_and_environment(answer, tmp_path, monkeypatch):
+    path = tmp_path / "keys.json"
+    path.write_text(answer["content"])
+    path.chmod(0o600)
+    assert open_source(f"file://{path}").load().id == answer["id"]
+    key = json.loads(answer["content"])["key"]
+    assert len(base64.b64decode(key)) == 32
+    monkeypatch.setenv("DOMICILE_TEST_KEY", key)
+    assert open_source("env:DOMICILE_TEST_KEY").load().id == answer["id"]
+
+
+def test_there_are_answers_of_every_kind_and_shape_with_keys():
+    assert {answer["what"] for answer in ANSWERS} == {*CHECKS, "keyfile"}
+    assert {answer["shape"] for answer in ANSWERS if answer["what"] == "same token"} == {
+        name for name in SHAPES if "same" in SHAPES[name].options
+    }
+    assert {answer["kind"] for answer in ANSWERS if answer["what"] == "normal"} == KINDS.keys()

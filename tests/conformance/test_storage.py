@@ -1,0 +1,599 @@
+"""One contract over every engine in the registry: each verb, each conflict, atomicity, order, limits, concurrency."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from proxy.errors import Code, VaultError
+from proxy.storage import ENGINES, open_store
+from proxy.storage.base import (
+    Accept,
+    Bind,
+    Change,
+    Column,
+    ColumnType,
+    Conflict,
+    Doubt,
+    Insert,
+    Layout,
+    Reindex,
+    Release,
+    Remove,
+    Replace,
+    Stage,
+    StagedKind,
+    State,
+    Store,
+    Unstage,
+)
+from proxy.storage.hooks import Hooks
+from tests.support.rows import COLUMNS, EMPTY, LAYOUT, TABLE, h, insert, live, row, staged
+
+#: How the tests open each engine; an engine without a line here fails the suite.
+PLACES = {"sqlite": "sqlite:///{folder}/vault.db", "memory": "memory:"}
+
+Open = Callable[[], Awaitable[Store]]
+
+
+def test_every_engine_of_the_registry_is_under_this_contract() -> None:
+    assert PLACES.keys() == ENGINES.keys()
+
+
+@pytest.fixture(params=ENGINES)
+def uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return PLACES[request.param].format(folder=tmp_path)
+
+
+@pytest.fixture
+async def store(uri: str) -> AsyncIterator[Store]:
+    opened = await open_store(uri)
+    await opened.ensure(LAYOUT)
+    yield opened
+    await opened.close()
+
+
+async def refused(store: Store, *changes: Change) -> Conflict:
+    with pytest.raises(Conflict) as caught:
+        await store.commit(TABLE, changes)
+    return caught.value
+
+
+# ---------------------------------------------------------------- rows
+
+
+async def test_a_row_comes_back_as_it_was_written(store: Store) -> None:
+    whole = live(7, "key")._replace(
+        version=3, created_at=1, updated_at=2, expires_at=3, cells=(h("mail"), "Örebro", -5, "-12.5")
+    )
+    await store.commit(TABLE, [Insert(whole)])
+    assert await store.rows(TABLE, [7]) == {7: whole}
+    (found,) = (await store.rows(TABLE, [7])).values()
+    assert found.state is State.LIVE
+
+
+async def test_the_largest_id_and_an_empty_body_are_kept(store: Store) -> None:
+    last = row(2**63 - 1)._replace(body=b"", salt=b"\x00" * 16)
+    await store.commit(TABLE, [Insert(last)])
+    assert await store.rows(TABLE, [last.rid]) == {last.rid: last}
+
+
+async def test_absent_rows_are_left_out_and_asking_twice_answers_once(store: Store) -> None:
+    await store.commit(TABLE, [insert(1), insert(2)])
+    assert list(await store.rows(TABLE, [2, 9, 2])) == [2]
+    assert await store.rows(TABLE, []) == {}
+
+
+async def test_long_lists_are_answered_whole(store: Store) -> None:
+    await store.commit(TABLE, [Insert(live(rid, rid), (h(rid),)) for rid in range(1, 1201)])
+    rids = range(1, 1201)
+    assert (await store.rows(TABLE, rids)).keys() == set(rids)
+    assert len(await store.by_keys(TABLE, [h(rid) for rid in rids])) == 1200
+    assert await store.by_tokens(TABLE, [h(rid) for rid in rids]) == {h(rid): (rid,) for rid in rids}
+
+
+async def test_an_insert_over_an_id_conflicts(store: Store) -> None:
+    await store.commit(TABLE, [insert(1)])
+    change = Insert(row(1, body=b"other"))
+    assert (await refused(store, change)).change is change
+    assert (await store.rows(TABLE, [1]))[1].body == b"body1"
+
+
+async def test_an_insert_under_a_taken_key_conflicts(store: Store) -> None:
+    await store.commit(TABLE, [Insert(live(1, "key"))])
+    assert (await refused(store, Insert(live(2, "key")))).hashes == ()
+    assert (await store.by_keys(TABLE, [h("key")]))[h("key")].rid == 1
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [("12.50", "12.5"), (12, "12"), ("-0.0001", "-0.0001"), ("0", "0"), ("999999999999.9999", "999999999999.9999")],
+)
+async def test_decimals_are_exact(store: Store, written: str | int, read: str) -> None:
+    await store.commit(TABLE, [Insert(row(1, cells=(None, None, None, written)))])
+    assert (await store.rows(TABLE, [1]))[1].cells[3] == read
+
+
+@pytest.mark.parametrize("unfit", ["0.00001", "1000000000000", "much", "NaN", "Infinity"])
+async def test_a_decimal_that_does_not_fit_is_refused_without_telling_it(store: Store, unfit: str) -> None:
+    with pytest.raises(VaultError) as caught:
+        await store.commit(TABLE, [insert(2), Insert(row(1, cells=(None, None, None, unfit)))])
+    assert caught.value.code is Code.INTERNAL
+    assert unfit not in caught.value.message
+    assert await store.rows(TABLE, [1, 2]) == {}
+
+
+async def test_cells_that_do_not_fit_the_layout_are_refused_alone(store: Store) -> None:
+    good, bad = await asyncio.gather(
+        store.commit(TABLE, [insert(1)]),
+        store.commit(TABLE, [Insert(row(2, cells=(None,)))]),
+        return_exceptions=True,
+    )
+    assert good is None
+    assert isinstance(bad, VaultError)
+    assert (await store.rows(TABLE, [1, 2])).keys() == {1}
+
+
+# ---------------------------------------------------------------- keys
+
+
+async def test_only_live_rows_are_found_by_key(store: Store) -> None:
+    await store.commit(TABLE, [Insert(live(1, "a")), Insert(live(2, "b")), insert(3)])
+    assert {key: found.rid for key, found in (await store.by_keys(TABLE, [h("a"), h("b"), h("c")])).items()} == {
+        h("a"): 1,
+        h("b"): 2,
+    }
+    await store.commit(TABLE, [Release(h("a"), 3, 2_000)])
+    assert await store.by_keys(TABLE, [h("a")]) == {}
+
+
+async def test_accept_keeps_a_pending_row_for_good_and_it_can_be_bound_later(store: Store) -> None:
+    await store.commit(TABLE, [insert(1), insert(2), Accept(1, 2_000), Accept(9, 2_000)])
+    assert (await store.rows(TABLE, [1]))[1] == row(1)._replace(state=State.LIVE, updated_at=2_000)
+    assert [found.rid for found in (await store.unsettled(TABLE, 9_999, 10))[0]] == [2]
+    await store.commit(TABLE, [Bind(1, h("key"), b"sealed", 3_000), Accept(1, 4_000)])
+    assert (await store.by_keys(TABLE, [h("key")]))[h("key")].updated_at == 3_000
+
+
+async def test_bind_makes_a_pending_row_live(store: Store) -> None:
+    await store.commit(TABLE, [insert(1)])
+    await store.commit(TABLE, [Bind(1, h("key"), b"sealed", 2_000)])
+    bound = row(1)._replace(key=h("key"), key_sealed=b"sealed", state=State.LIVE, updated_at=2_000)
+    assert await store.rows(TABLE, [1]) == {1: bound}
+
+
+async def test_bind_again_with_the_same_key_is_no_conflict(store: Store) -> None:
+    await store.commit(TABLE, [Insert(live(1, "key"))])
+    await store.commit(TABLE, [Bind(1, h("key"), b"again", 3_000)])
+    found = (await store.rows(TABLE, [1]))[1]
+    assert (found.key_sealed, found.updated_at) == (b"again", 3_000)
+
+
+async def test_bind_conflicts_when_the_row_is_gone_bound_otherwise_or_the_key_is_taken(store: Store) -> None:
+    await store.commit(TABLE, [Insert(live(1, "a")), Insert(live(2, "b")), insert(3)])
+    for change in (Bind(9, h("c"), b"", 1), Bind(1, h("c"), b"", 1), Bind(3, h("a"), b"", 1)):
+        assert (await refused(store, change)).change is change
+    assert (await store.rows(TABLE, [3]))[3] == row(3)
+
+
+async def test_release_takes_the_key_from_its_holder_alone(store: Store) -> None:
+    await store.commit(TABLE, [Insert(live(1, "a")), Insert(live(2, "b"))])
+    await store.commit(TABLE, [Release(h("a"), 1, 5_000), Release(h("none"), 9, 5_000)])
+    assert (await store.rows(TABLE, [1]))[1] == live(1, "a")
+    await store.commit(TABLE, [Release(h("a"), 3, 5_000)])
+    assert await store.rows(TABLE, [1, 2]) == {1: row(1)._replace(updated_at=5_000), 2: live(2, "b")}
+
+
+async def test_release_then_bind_moves_a_key_to_a_newer_record(store: Store) -> None:
+    await store.commit(TABLE, [Insert(live(1, "a")), insert(2)])
+    await store.commit(TABLE, [Release(h("a"), 2, 5_000), Bind(2, h("a"), b"sealed", 5_000)])
+    assert (await store.by_keys(TABLE, [h("a")]))[h("a")].rid == 2
+    assert (await store.rows(TABLE, [1]))[1].state is State.PENDING
+
+
+# ---------------------------------------------------------------- versions
+
+
+async def test_replace_overwrites_all_but_key_and_state(store: Store) -> None:
+    await store.commit(TABLE, [Insert(live(1, "a"))])
+    newer = row(1, body=b"newer", cells=(h("m"), "Umeå", 7, "1.5"))._replace(
+        version=2, created_at=11, updated_at=12, expires_at=13, salt=h("new")
+    )
+    await store.commit(TABLE, [Replace(newer, 1)])
+    expected = newer._replace(key=h("a"), key_sealed=b"sealed " + h("a"), state=State.LIVE)
+    assert await store.rows(TABLE, [1]) == {1: expected}
+
+
+async def test_replace_conflicts_on_another_version_or_no_row(store: Store) -> None:
+    await store.commit(TABLE, [insert(1)])
+    for change in (Replace(row(1)._replace(version=3), 2), Replace(row(9), 1)):
+        assert (await refused(store, change)).change is change
+    assert (await store.rows(TABLE, [1]))[1] == row(1)
+
+
+async def test_of_many_replacements_of_one_version_one_wins(store: Store) -> None:
+    await store.commit(TABLE, [insert(1)])
+    results = await asyncio.gather(
+        *(store.commit(TABLE, [Replace(row(1, body=b"%d" % n)._replace(version=2), 1)]) for n in range(20)),
+        return_exceptions=True,
+    )
+    assert [type(result) for result in results].count(Conflict) == 19
+    winner = results.index(None)
+    assert (await store.rows(TABLE, [1]))[1].body == b"%d" % winner
+
+
+# ---------------------------------------------------------------- staged changes
+
+
+async def test_staged_changes_wait_beside_the_row_oldest_first(store: Store) -> None:
+    await store.commit(TABLE, [insert(1), insert(2), insert(3)])
+    late, early = staged(20, 1), staged(10, 1, kind=StagedKind.DELETE)
+    await store.commit(TABLE, [Stage(late), Stage(early), Stage(staged(30, 2))])
+    assert await store.staged(TABLE, [1, 2, 3, 4]) == {1: (early, late), 2: (staged(30, 2),)}
+    assert {rid: found.staged for rid, found in (await store.rows(TABLE, [1, 2, 3])).items()} == {1: 2, 2: 1, 3: 0}
+
+
+async def test_what_an_insert_says_of_staged_changes_is_not_believed(store: Store) -> None:
+    await store.commit(TABLE, [Insert(row(1)._replace(staged=5))])
+    assert (await store.rows(TABLE, [1]))[1].staged == 0
+
+
+async def test_stage_conflicts_without_a_row_over_an_id_or_on_a_taken_hash(store: Store) -> None:
+    await store.commit(TABLE, [insert(1, unique=(h("t"),)), insert(2), Stage(staged(10, 2))])
+    taken = Stage(staged(12, 2), (), (h("n"), h("t")))
+    for change, hashes in ((Stage(staged(11, 9)), ()), (Stage(staged(10, 1)), ()), (taken, (h("t"),))):
+        caught = await refused(store, change)
+        assert (caught.change, caught.hashes) == (change, hashes)
+    assert await store.by_tokens(TABLE, [h("n")]) == {}
+    assert (await store.count(TABLE))[2] == 1
+
+
+async def test_stage_puts_its_hashes_into_the_index(store: Store) -> None:
+    await store.commit(TABLE, [insert(1)])
+    await store.commit(TABLE, [Stage(staged(10, 1), (h("s"),), (h("u"),))])
+    assert await store.by_tokens(TABLE, [h("s"), h("u")]) == {h("s"): (1,), h("u"): (1,)}
+
+
+async def test_unstage_and_doubt_touch_one_change_and_ignore_absent_ones(store: Store) -> None:
+    await store.commit(TABLE, [insert(1), insert(2), Stage(staged(10, 1)), Stage(staged(11, 1))])
+    await store.commit(TABLE, [Doubt(1, 10, 7_000, True), Unstage(1, 11), Unstage(1, 99), Doubt(1, 99, 1, False)])
+    await store.commit(TABLE, [Unstage(2, 10), Doubt(2, 10, 1, False)])  # of another row: not this one's
+    assert await store.staged(TABLE, [1]) == {1: (staged(10, 1)._replace(doubt=7_000, answered=True),)}
+    assert (await store.rows(TABLE, [1]))[1].staged == 1
+
+
+# ---------------------------------------------------------------- token index
+
+
+async def test_equal_tokens_answer_all_their_records_in_order(store: Store) -> None:
+    await store.commit(TABLE, [insert(3, hashes=(h("s"),)), insert(1, hashes=(h("s"), h("x"))), insert(2)])
+    assert await store.by_tokens(TABLE, [h("s"), h("x"), h("none")]) == {h("s"): (1, 3), h("x"): (1,)}
+
+
+async def test_a_common_token_answers_32_records_and_hides_no_other(store: Store) -> None:
+    await store.commit(TABLE, [insert(rid, hashes=(h("common"),)) for rid in range(1, 301)])
+    await store.commit(TABLE, [insert(999, hashes=(h("rare"), h("z")))])
+    first = tuple(range(1, 33))
+    assert await store.by_tokens(TABLE, [h("common")]) == {h("common"): first}
+    found = await store.by_tokens(TABLE, [h("rare"), h("common"), h("z"), h("none")])
+    assert found == {h("rare"): (999,), h("common"): first, h("z"): (999,)}
+
+
+async def test_a_unique_hash_must_be_new_whoever_holds_it(store: Store) -> None:
+    await store.commit(TABLE, [insert(1, hashes=(h("shared"),), unique=(h("own"),))])
+    for taken in (h("shared"), h("own")):
+        caught = await refused(store, insert(2, unique=(h("new"), taken)))
+        assert caught.hashes == (taken,)
+        assert (await refused(store, Stage(staged(5, 1), (), (taken,)))).hashes == (taken,)
+    assert await store.by_tokens(TABLE, [h("new")]) == {}
+
+
+async def test_a_hash_that_is_named_twice_in_one_change_is_in_the_index_once(store: Store) -> None:
+    await store.commit(TABLE, [insert(1, hashes=(h("a"), h("a"), h("b")), unique=(h("b"), h("b")))])
+    assert await store.by_tokens(TABLE, [h("a"), h("b")]) == {h("a"): (1,), h("b"): (1,)}
+
+
+async def test_of_two_commits_with_one_unique_hash_the_first_wins(store: Store) -> None:
+    results = await asyncio.gather(
+        *(store.commit(TABLE, [insert(rid, unique=(h("one"),))]) for rid in range(1, 6)), return_exceptions=True
+    )
+    assert results[0] is None
+    assert all(isinstance(result, Conflict) and result.hashes == (h("one"),) for result in results[1:])
+    assert (await store.rows(TABLE, range(1, 6))).keys() == {1}
+
+
+async def test_a_unique_hash_may_be_shared_later(store: Store) -> None:
+    await store.commit(TABLE, [insert(1, unique=(h("t"),)), insert(2, hashes=(h("t"),))])
+    assert await store.by_tokens(TABLE, [h("t")]) == {h("t"): (1, 2)}
+
+
+async def test_reindex_drops_then_adds_for_its_own_row(store: Store) -> None:
+    await store.commit(TABLE, [insert(1, hashes=(h("a"), h("b"))), insert(2, hashes=(h("a"),))])
+    await store.commit(TABLE, [Reindex(1, add=(h("b"), h("c")), drop=(h("a"), h("b"), h("none")))])
+    assert await store.by_tokens(TABLE, [h("a"), h("b"), h("c")]) == {h("a"): (2,), h("b"): (1,), h("c"): (1,)}
+
+
+async def test_reindex_of_a_row_that_is_gone_leaves_nothing(store: Store) -> None:
+    await store.commit(TABLE, [Reindex(9, add=(h("a"),))])
+    assert await store.by_tokens(TABLE, [h("a")]) == {}
+
+
+async def test_remove_takes_everything_beside_the_row_and_frees_its_hashes_and_key(store: Store) -> None:
+    await store.commit(TABLE, [Insert(live(1, "k"), (h("s"),), (h("u"),)), insert(2, hashes=(h("s"),))])
+    await store.commit(TABLE, [Stage(staged(10, 1), (h("n"),)), Stage(staged(11, 2))])
+    await store.commit(TABLE, [Remove(1), Remove(1), Remove(99)])
+    assert (await store.rows(TABLE, [1, 2])).keys() == {2}
+    assert await store.staged(TABLE, [1, 2]) == {2: (staged(11, 2),)}
+    assert await store.by_tokens(TABLE, [h("s"), h("u"), h("n")]) == {h("s"): (2,)}
+    await store.commit(TABLE, [Insert(live(3, "k"), (), (h("u"),))])
+    assert await store.count(TABLE) == (2, 1, 1)
+
+
+# ---------------------------------------------------------------- one commit
+
+
+async def test_a_commit_is_all_or_nothing(store: Store) -> None:
+    await store.commit(TABLE, [Insert(live(1, "a"), (h("s"),)), insert(2), Stage(staged(10, 2))])
+    before = await whole(store)
+    changes: list[Change] = [
+        insert(3, hashes=(h("s"),), unique=(h("u"),)),
+        Release(h("a"), 3, 9_000),
+        Bind(3, h("a"), b"sealed", 9_000),
+        Replace(row(2)._replace(version=2), 1),
+        Stage(staged(11, 3)),
+        Doubt(2, 10, 9_000, False),
+        Unstage(2, 10),
+        Reindex(1, drop=(h("s"),)),
+        Remove(1),
+        Bind(99, h("z"), b"", 9_000),  # fails
+    ]
+    assert (await refused(store, *changes)).change == changes[-1]
+    assert await whole(store) == before
+    await store.commit(TABLE, changes[:-1])
+    assert await whole(store) != before
+
+
+async def whole(store: Store) -> list[object]:
+    """Everything that the tests of this file put in, as the port shows it."""
+    rids, names = range(1, 12), [h(name) for name in ("a", "s", "u", "t", "z")]
+    return [
+        await store.rows(TABLE, rids),
+        await store.by_keys(TABLE, names),
+        await store.by_tokens(TABLE, names),
+        await store.staged(TABLE, rids),
+        await store.count(TABLE),
+    ]
+
+
+async def test_changes_apply_in_their_order(store: Store) -> None:
+    await store.commit(
+        TABLE, [insert(1, hashes=(h("a"),)), Remove(1), insert(1, unique=(h("a"),)), Stage(staged(5, 1))]
+    )
+    await store.commit(TABLE, [Unstage(1, 5), Stage(staged(5, 1, at=2_000)), Remove(1), Insert(live(1, "k"))])
+    await store.commit(TABLE, [Remove(1), Insert(live(2, "k")), Release(h("k"), 9, 3_000), Insert(live(3, "k"))])
+    assert await store.rows(TABLE, [1, 2, 3]) == {2: row(2)._replace(updated_at=3_000), 3: live(3, "k")}
+    assert await store.by_tokens(TABLE, [h("a")]) == {}
+    assert await store.count(TABLE) == (2, 1, 0)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+async def test_the_last_of_several_changes_to_one_row_wins_in_any_order(store: Store, order: tuple[int, ...]) -> None:
+    await store.commit(TABLE, [Insert(live(1, "k")), insert(2)])
+    changes: list[Change] = [
+        Replace(row(1, body=b"new")._replace(updated_at=111), 1),
+        Release(h("k"), 2, 222),
+        Reindex(1, add=(h("a"),)),
+    ]
+    await store.commit(TABLE, [changes[place] for place in order])
+    last = max((order.index(0), 111), (order.index(1), 222))[1]
+    assert (await store.rows(TABLE, [1]))[1].updated_at == last
+
+
+async def test_an_empty_commit_does_nothing(store: Store) -> None:
+    await store.commit(TABLE, [])
+    assert await store.count(TABLE) == (0, 0, 0)
+
+
+async def test_a_failed_commit_does_not_touch_its_neighbours(store: Store) -> None:
+    await store.commit(TABLE, [insert(1)])
+    commits = [store.commit(TABLE, [insert(rid), Stage(staged(rid, rid))]) for rid in range(1, 41)]
+    results = await asyncio.gather(*commits, return_exceptions=True)
+    assert isinstance(results[0], Conflict)
+    assert set(results[1:]) == {None}
+    assert await store.count(TABLE) == (40, 40, 39)
+
+
+async def test_many_writers_at_once_lose_nothing(store: Store) -> None:
+    async def writer(number: int) -> None:
+        for step in range(25):
+            rid = 1 + number * 100 + step
+            await store.commit(TABLE, [insert(rid, hashes=(h(number),), unique=(h(f"u{rid}"),))])
+            await store.commit(TABLE, [Release(h(f"k{rid}"), rid, 2_000), Bind(rid, h(f"k{rid}"), b"s", 2_000)])
+            assert (await store.by_keys(TABLE, [h(f"k{rid}")]))[h(f"k{rid}")].rid == rid
+
+    await asyncio.gather(*(writer(number) for number in range(16)))
+    assert await store.count(TABLE) == (400, 0, 0)
+    assert await store.by_tokens(TABLE, [h(3)]) == {h(3): tuple(range(301, 326))}
+
+
+async def test_commits_called_in_one_breath_apply_in_the_order_of_their_calls(store: Store) -> None:
+    first = store.commit(TABLE, [insert(1)])
+    rest = [store.commit(TABLE, [Replace(row(1)._replace(version=n + 1), n)]) for n in range(1, 30)]
+    await asyncio.gather(first, *rest)
+    assert (await store.rows(TABLE, [1]))[1].version == 30
+
+
+async def test_a_cancelled_commit_harms_nobody(store: Store) -> None:
+    tasks = [asyncio.ensure_future(store.commit(TABLE, [insert(rid)])) for rid in (1, 2, 3)]
+    await asyncio.sleep(0)
+    tasks[1].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await store.commit(TABLE, [insert(4)])
+    assert {1, 3, 4} <= (await store.rows(TABLE, [1, 2, 3, 4])).keys()
+
+
+# ---------------------------------------------------------------- janitor's questions
+
+
+async def test_unsettled_is_oldest_first_before_the_instant_and_limited(store: Store) -> None:
+    await store.commit(TABLE, [Insert(row(rid, at=at)) for rid, at in ((1, 300), (2, 100), (3, 200), (4, 100))])
+    await store.commit(TABLE, [Insert(live(5, "k", at=50))])
+    await store.commit(TABLE, [Stage(staged(sid, 5, at=at)) for sid, at in ((1, 300), (2, 100), (3, 200), (4, 100))])
+    rows, waiting = await store.unsettled(TABLE, 300, 10)
+    assert [found.rid for found in rows] == [2, 4, 3]
+    assert [found.sid for found in waiting] == [2, 4, 3]
+    rows, waiting = await store.unsettled(TABLE, 1_000, 2)
+    assert ([found.rid for found in rows], [found.sid for found in waiting]) == ([2, 4], [2, 4])
+    assert await store.unsettled(TABLE, 100, 10) == ([], [])
+
+
+async def test_a_row_that_lost_its_key_is_unsettled_since_then(store: Store) -> None:
+    await store.commit(TABLE, [Insert(live(1, "k", at=100)), Release(h("k"), 2, 500)])
+    assert await store.unsettled(TABLE, 500, 10) == ([], [])
+    assert [found.rid for found in (await store.unsettled(TABLE, 501, 10))[0]] == [1]
+
+
+async def test_expired_is_at_or_before_the_instant_earliest_first_and_limited(store: Store) -> None:
+    due = ((1, 300), (2, 100), (3, None), (4, 200), (5, 301))
+    await store.commit(TABLE, [Insert(row(rid)._replace(expires_at=at)) for rid, at in due])
+    assert await store.expired(TABLE, 300, 10) == [2, 4, 1]
+    assert await store.expired(TABLE, 300, 2) == [2, 4]
+    assert await store.expired(TABLE, 99, 10) == []
+
+
+async def test_count_follows_every_change(store: Store) -> None:
+    assert await store.count(TABLE) == (0, 0, 0)
+    await store.commit(TABLE, [Insert(live(1, "k")), insert(2), insert(3), Stage(staged(1, 1))])
+    assert await store.count(TABLE) == (3, 2, 1)
+    await store.commit(TABLE, [Release(h("k"), 2, 1), Bind(2, h("k"), b"", 1), Remove(3), Remove(3)])
+    assert await store.count(TABLE) == (2, 1, 1)
+    await store.commit(TABLE, [Remove(1)])
+    assert await store.count(TABLE) == (1, 0, 0)
+
+
+async def test_ensure_is_idempotent_and_keeps_rows(store: Store) -> None:
+    await store.commit(TABLE, [insert(1)])
+    await store.ensure(LAYOUT)
+    assert await store.rows(TABLE, [1]) == {1: row(1)}
+
+
+async def test_columns_come_and_go_online(store: Store) -> None:
+    await store.commit(TABLE, [Insert(row(1, cells=(h("m"), "Umeå", 7, "1.5")))])
+    wider = Layout(TABLE, (Column("body", ColumnType.TEXT), *reversed(COLUMNS)))
+    await store.ensure(wider)
+    assert (await store.rows(TABLE, [1]))[1].cells == (None, "1.5", 7, "Umeå", h("m"))
+    await store.commit(TABLE, [Insert(row(2, cells=("text", None, 1, None, None)))])
+    narrow = Layout(TABLE, COLUMNS[2:3])
+    await store.ensure(narrow)
+    assert {rid: found.cells for rid, found in (await store.rows(TABLE, [1, 2])).items()} == {1: (7,), 2: (1,)}
+    await store.commit(TABLE, [Insert(row(3, cells=(9,)))])
+    await store.ensure(LAYOUT)
+    assert (await store.rows(TABLE, [3]))[3].cells == (None, None, 9, None)
+
+
+async def test_replace_clears_columns_that_the_layout_no_longer_names(store: Store) -> None:
+    await store.commit(TABLE, [Insert(row(1, cells=(h("m"), "Umeå", 7, "1.5")))])
+    await store.ensure(Layout(TABLE, COLUMNS[2:3]))
+    await store.commit(TABLE, [Replace(row(1, cells=(8,)), 1)])
+    await store.ensure(LAYOUT)
+    assert (await store.rows(TABLE, [1]))[1].cells == (None, None, 8, None)
+
+
+async def test_a_column_cannot_change_its_type(store: Store) -> None:
+    with pytest.raises(VaultError) as caught:
+        await store.ensure(Layout(TABLE, (Column("city", ColumnType.INTEGER),)))
+    assert caught.value.code is Code.BAD_STORE
+    await store.commit(TABLE, [Insert(row(1, cells=EMPTY))])
+
+
+async def test_tables_are_apart(store: Store) -> None:
+    await store.ensure(Layout("other", ()))
+    await store.commit("other", [Insert(live(1, "k")._replace(cells=()), (), (h("u"),))])
+    assert await store.rows(TABLE, [1]) == {}
+    both = await asyncio.gather(
+        store.commit(TABLE, [Insert(live(1, "k"), (), (h("u"),))]),
+        store.commit("other", [Insert(live(2, "z")._replace(cells=()))]),
+        store.commit("other", [Insert(live(2, "y")._replace(cells=()))]),
+        return_exceptions=True,
+    )
+    assert [type(result) for result in both] == [type(None), type(None), Conflict]
+    assert await store.count("other") == (2, 0, 0)
+    assert await store.count(TABLE) == (1, 0, 0)
+
+
+@pytest.mark.parametrize("name", ["", "Upper", "1st", "a b", 'a"', "x" * 49, "a;drop", "å"])
+async def test_names_that_are_none_are_refused(store: Store, name: str) -> None:
+    for layout in (Layout(name, ()), Layout(TABLE, (Column(name, ColumnType.TEXT),))):
+        with pytest.raises(VaultError) as caught:
+            await store.ensure(layout)
+        assert caught.value.code is Code.INTERNAL
+
+
+async def test_a_layout_that_names_a_column_twice_is_refused(store: Store) -> None:
+    with pytest.raises(VaultError):
+        await store.ensure(Layout(TABLE, (COLUMNS[0], COLUMNS[0])))
+
+
+async def test_every_verb_refuses_a_table_that_nobody_ensured(store: Store) -> None:
+    calls = (
+        store.commit("none", []), store.rows("none", [1]), store.by_keys("none", []), store.by_tokens("none", []),
+        store.staged("none", []), store.unsettled("none", 1, 1), store.expired("none", 1, 1), store.count("none"),
+    )  # fmt: skip
+    for call in calls:
+        with pytest.raises(VaultError) as caught:
+            await call
+        assert caught.value.code is Code.INTERNAL
+
+
+async def test_notes_change_only_from_what_was_read(store: Store) -> None:
+    assert await store.note("keys") is None
+    await store.put_note("keys", b"one", None)
+    await store.put_note("keys", b"two", b"one")
+    for stale in (None, b"one", b""):
+        with pytest.raises(VaultError) as caught:
+            await store.put_note("keys", b"three", stale)
+        assert caught.value.code is Code.CONFLICT
+    with pytest.raises(VaultError):
+        await store.put_note("absent", b"x", b"y")
+    assert (await store.note("keys"), await store.note("absent")) == (b"two", None)
+
+
+async def test_close_finishes_what_was_accepted_and_is_idempotent(store: Store) -> None:
+    accepted = [asyncio.ensure_future(store.commit(TABLE, [insert(rid)])) for rid in range(1, 20)]
+    await asyncio.sleep(0)
+    await asyncio.gather(store.close(), store.close())
+    await store.close()
+    assert set(await asyncio.gather(*accepted)) == {None}
+
+
+async def test_a_closed_store_says_so(store: Store) -> None:
+    await store.close()
+    calls = (
+        store.commit(TABLE, [insert(1)]), store.rows(TABLE, [1]), store.note("keys"), store.ensure(LAYOUT),
+        store.put_note("keys", b"", None), store.count(TABLE),
+    )  # fmt: skip
+    for call in calls:
+        with pytest.raises(VaultError) as caught:
+            await call
+        assert caught.value.code is Code.VAULT_DOWN
+
+
+async def test_hooks_hear_of_every_commit(uri: str) -> None:
+    heard: list[tuple[int, float]] = []
+    hooks = Hooks(lambda size, seconds: heard.append((size, seconds)))
+    store = await open_store(uri, hooks)
+    await store.ensure(LAYOUT)
+    await asyncio.gather(*(store.commit(TABLE, [insert(rid)]) for rid in range(1, 11)))
+    assert hooks.waiting() == 0
+    await store.close()
+    assert sum(size for size, _ in heard) == 10
+    assert all(0 <= seconds < 60 for _, seconds in heard)
+
+
+async def test_an_address_without_an_engine_is_refused() -> None:
+    with pytest.raises(VaultError) as caught:
+        await open_store("carrier-pigeon://loft")
+    assert caught.value.code is Code.BAD_SETTINGS
+    assert "sqlite" in caught.value.message

@@ -1,0 +1,586 @@
+"""Attempts to lead a value past a rule, to read what belongs to others, and to hurt the service with little effort.
+
+Each table is named after the line of ``../shared/design/failures.md`` that it repeats, where there is one. All tests
+share one installation; ``Scene.fresh`` clears what the application remembers, not the vault.
+"""
+
+import asyncio
+import gzip
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from tests.e2e.conftest import World
+from tests.support.application import Application, Misbehaviour, found_in
+from tests.support.instance import running
+from tests.support.people import ANN, rules
+from tests.support.rawclient import RawClient, get, post
+from tests.support.rawhttp import Message
+from tests.support.serving import serving
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+NAME = "Quibblethwaite"
+JSON = "Content-Type: application/json"
+FORM = "Content-Type: application/x-www-form-urlencoded"
+BODY = json.dumps({"name": NAME}).encode()
+MEMBER = b"name=" + NAME.encode()
+LENGTH = b"Content-Length: %d\r\n" % len(BODY)
+
+
+@dataclass
+class Scene:
+    """The one installation of this module."""
+
+    world: World
+    port: int
+
+    @property
+    def application(self) -> Application:
+        return self.world.application
+
+    def fresh(self) -> None:
+        """Forget what other tests did to the application."""
+        self.application.records.clear()
+        self.application.seen.clear()
+        self.application.plan.clear()
+        self.application.requests = 0
+
+    async def send(self, request: bytes) -> Message:
+        """Send raw bytes and read one answer; then the service answers the next one."""
+        async with RawClient(self.port) as client:
+            answer = await client.ask(request)
+        async with RawClient(self.port) as client:
+            assert (await client.ask(get("/next"))).status == 200
+        return answer
+
+    async def call(self, method: str, path: str, **options: Any) -> Any:
+        return await self.world.call(method, path, **options)
+
+    def nowhere(self, marker: str = NAME) -> None:
+        """The value is neither with the application nor in a log line or file."""
+        assert not self.application.holds(marker)
+        files = b"".join(path.read_bytes() for path in self.world.instance.data.rglob("*") if path.is_file())
+        assert not found_in(bytes(self.world.instance.log) + files, marker)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def installed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
+    application = Application()
+    async with (
+        serving(application.app()) as upstream,
+        running(tmp_path_factory.mktemp("attacks"), rules(upstream)) as instance,
+        aiohttp.ClientSession() as caller,
+    ):
+        yield Scene(World(application, upstream, instance, caller), int(instance.proxy.rpartition(":")[2]))
+
+
+@pytest.fixture
+def scene(installed: Scene) -> Scene:
+    installed.fresh()
+    return installed
+
+
+# ---------------------------------------------------------------------- where the request goes
+
+PATHS = [
+    *(
+        "/people",
+        "/people/",
+        "/people//",
+        "//people",
+        "/./people",
+        "/x/../people",
+        "/people/.",
+        "/people/%2e",
+        "people",
+    ),
+    *("/%70eople", "/%2570eople", "/People", "/PEOPLE", "/people%2f", "/%2e/people", "/a/..%2fpeople", "/%5cpeople"),
+    *("/people;x=1", "/people;x/", "/;x/people", "/..;/people", "/people/..;/people", "/people%3b", "/\\people"),
+    *("/people?", "/people?x#", "/people#", "/people#/x", "http://app.test/people", "https://APP.test/people"),
+    # WHATWG's parser takes two slashes for the start of a host, text in C ends at NUL
+    *("//x/people", "//x:80/people", "/\\x/people", "///x/people", "/people%00", "/people%00.jpg", "/people%2500"),
+]
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_path_that_matches_another_policy_elsewhere(scene: Scene, path: str) -> None:
+    await scene.send(post(path, BODY, JSON))
+    scene.nowhere()
+
+
+OVERRIDES = [
+    *(
+        "X-HTTP-Method-Override: PATCH",
+        "X-HTTP-Method: PATCH",
+        "X-Method-Override: PATCH",
+        "x-http-method-override: patch",
+    ),
+    # CGI and WSGI know no difference between the two signs, and join repeated fields
+    *("X_HTTP_METHOD_OVERRIDE: PATCH", "x_http-Method_Override: PATCH", "X-HTTP-Method-Override: PATCH, PATCH"),
+]
+
+
+@pytest.mark.parametrize("field", OVERRIDES)
+async def test_a_method_named_by_a_header(scene: Scene, field: str) -> None:
+    await scene.send(post("/people/1", BODY, JSON, field))
+    scene.nowhere()
+
+
+@pytest.mark.parametrize("query", ["_method=PATCH", "%5fmethod=patch", "a=1&_method=PATCH"])
+async def test_a_method_named_by_the_query(scene: Scene, query: str) -> None:
+    await scene.send(post(f"/people/1?{query}", BODY, JSON))
+    scene.nowhere()
+
+
+@pytest.mark.parametrize("field", ["X-Original-URL: /people", "X-Rewrite-URL: /people", "x_original_url: /people?a=1"])
+async def test_an_address_named_by_a_header(scene: Scene, field: str) -> None:
+    assert (await scene.send(post("/elsewhere", BODY, JSON, field))).status == 400
+    scene.nowhere()
+    same = field.replace("/people", "/elsewhere")
+    assert (await scene.send(post("/elsewhere", b"{}", JSON, same))).status == 200
+
+
+@pytest.mark.parametrize("method", ["post", "Post", "PoSt"])
+async def test_a_method_in_another_letter_case(scene: Scene, method: str) -> None:
+    await scene.send(post("/people", BODY, JSON, method=method))
+    scene.nowhere()
+
+
+# ---------------------------------------------------------------------- how the body is said to be written
+
+TYPES = [
+    *("text/json", "application/json;;", "application/json; charset", "application/vnd.api+json", "application/jsonx"),
+    *(
+        "APPLICATION/JSON",
+        "application/json, text/plain",
+        "application/json;charset=UTF-16",
+        "json",
+        "",
+        "text/plain+json",
+    ),
+    *('application/json;charset="utf-8"', "application/json ; charset=iso-8859-1", "application/*+json", "*/*"),
+    *("multipart/form-data; boundary=x", "application/x-www-form-urlencoded", "application/json\tx", "text/plain"),
+]
+
+
+@pytest.mark.parametrize("kind", TYPES)
+async def test_a_type_that_gateway_and_application_read_differently(scene: Scene, kind: str) -> None:
+    await scene.send(post("/people", BODY, f"Content-Type: {kind}"))
+    scene.nowhere()
+
+
+@pytest.mark.parametrize("fields", [[], [JSON, FORM], [FORM, JSON], [JSON, JSON], ["Content_Type: application/json"]])
+async def test_a_type_that_is_missing_or_doubled(scene: Scene, fields: list[str]) -> None:
+    await scene.send(post("/people", BODY, *fields))
+    scene.nowhere()
+
+
+PACKED = gzip.compress(BODY)
+CODINGS = [
+    *(("GZIP", PACKED), ("gzip, gzip", gzip.compress(PACKED)), ("x-gzip", PACKED), ("identity, gzip", PACKED)),
+    *(
+        ("gzip, identity", PACKED),
+        ("snappy", BODY),
+        ("gzip", BODY),
+        ("", BODY),
+        ("deflate", PACKED),
+        ("gzip;q=1", PACKED),
+    ),
+    *(("aws-chunked", BODY), ("compress", BODY), ("gzip, gzip, gzip, gzip", PACKED), ("gzip", PACKED[:-4])),
+]
+
+
+@pytest.mark.parametrize(("coding", "body"), CODINGS)
+async def test_a_compressed_body_to_which_a_body_rule_did_nothing(scene: Scene, coding: str, body: bytes) -> None:
+    await scene.send(post("/people", body, JSON, f"Content-Encoding: {coding}"))
+    scene.nowhere()
+
+
+# ---------------------------------------------------------------------- what the body holds
+
+DOCUMENTS = [
+    # arrays, objects and scalars where the rule expects something else
+    *('"%s"', '["%s"]', '[{"name": "x"}, "%s"]', '[[{"name": "%s"}]]', '{"name": ["%s"]}', '{"name": {"a": "%s"}}'),
+    *('{"tags": "%s"}', '{"tags": {"0": "%s"}}', '{"tags": [["%s"]]}', '{"tags": {"0": {"a": "%s"}}}'),
+    *('{"matrix": "%s"}', '{"matrix": ["%s"]}', '{"matrix": [["x"], "%s"]}', '{"matrix": {"a": {"b": "%s"}}}'),
+    *(
+        '{"address": "%s"}',
+        '{"address": ["%s"]}',
+        '{"address": [{"street": "%s"}]}',
+        '{"address": {"street": {"x": "%s"}}}',
+    ),
+    # names that some readers take for the declared one
+    *('{"n\\u0061me": "%s"}', '{"NAME": "%s"}', '{"addre\u017fs": {"street": "%s"}}', '{"address": {"Street": "%s"}}'),
+    *(
+        '{"name\\u0000": "%s"}',
+        '{"name\\u0000x": "%s"}',
+        '{"name\\ud800": "%s"}',
+        '{"address\\u0000": {"street": "%s"}}',
+    ),
+    # one name twice, also on the way to the place
+    *('{"name": "x", "name": "%s"}', '{"address": {"street": "x"}, "address": {"street": "%s"}}'),
+    # what only some parsers take for JSON
+    *(
+        "{'name': \"%s\"}",
+        '/**/{"name": "%s"}',
+        '{"name": "%s"}//',
+        '{"a": 1}{"name": "%s"}',
+        '{"a": NaN, "name": "%s"}',
+    ),
+    *('{"name": "%s",}', '{name: "%s"}', '\ufeff{"name": "%s"}', '{"name": "%s"}\0', '{"a": 01, "name": "%s"}'),
+    # values that fit no token of their field
+    *(
+        '{"born": "%s"}',
+        '{"phone": "%s"}',
+        '{"card": "%s"}',
+        '{"email": ["%s"]}',
+        '{"phone": {"a": "%s"}}',
+        '{"born": ["%s"]}',
+    ),
+]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+async def test_json_in_which_proxy_and_application_may_disagree(scene: Scene, document: str) -> None:
+    await scene.send(post("/people", (document % NAME).encode(), JSON))
+    scene.nowhere()
+
+
+HARMLESS: list[dict[str, Any]] = [
+    *(
+        {"tags": []},
+        {"tags": None},
+        {"tags": ""},
+        {"address": {}},
+        {"address": []},
+        {"address": None},
+        {"address": False},
+    ),
+    *({"matrix": [[]]}, {"matrix": [None, ["a"]]}, {"name": {"first": "a"}}, {"name": ["a", "b"]}, {"name": 5}, {}),
+]
+
+
+@pytest.mark.parametrize("person", HARMLESS)
+async def test_places_that_hold_nothing_are_let_through(scene: Scene, person: dict[str, Any]) -> None:
+    created = await scene.call("POST", "/people", status=201, json=person)
+    assert created == {**person, "id": created["id"]}
+    assert await scene.call("GET", f"/people/{created['id']}", status=200) == created
+
+
+FORMS = [
+    *("name=%s", "Name=%s", "n%%61me=%s", "%%20name=%s", "name+=%s", "name%%00x=%s", "name%%09=%s", "x=1;name=%s"),
+    *("n%%u0061me=%s", "n%%c1%%a1me=%s", "name=x&name=%s", "&&name=%s", "name==%s"),
+    # nested names, as PHP, Rails and Express read them
+    *("name[]=%s", "name[0]=%s", "name%%5B%%5D=%s", "name[first]=%s", "name[][a]=%s", "NAME[]=%s", "x=1;name[]=%s"),
+    # content type and body must agree
+    *('{"name": "%s"}', ' \r\n{"name":"%s"}', '[{"name":"%s"}]', "<name>%s</name>", '"%s"'),
+    *("name=%s&_charset_=utf-7",),
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_a_form_in_which_proxy_and_application_may_disagree(scene: Scene, form: str) -> None:
+    await scene.send(post("/people/form", (form % NAME).encode(), FORM))
+    scene.nowhere()
+
+
+MULTIPART = b'--x\r\nContent-Disposition: form-data; name="name"\r\n\r\n' + NAME.encode() + b"\r\n--x--\r\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (MULTIPART, "multipart/form-data; boundary=x"),
+        (MEMBER.decode().encode("utf-16"), FORM),
+        (MEMBER, "application/x-www-form-urlencoded; charset=ebcdic"),
+        (MEMBER, "text/plain"),
+    ],
+)
+async def test_a_form_in_another_format_or_charset(scene: Scene, body: bytes, kind: str) -> None:
+    answer = await scene.send(post("/people/form", body, f"Content-Type: {kind.removeprefix('Content-Type: ')}"))
+    assert answer.status in (400, 415)
+    scene.nowhere()
+    assert scene.application.requests == 1  # the one that ``send`` adds
+
+
+QUERIES = [
+    *(
+        "email=%s",
+        "Email=%s",
+        "e%%6dail=%s",
+        "email=a&email=%s",
+        "a;email=%s",
+        "%%20email=%s",
+        "email%%00=%s",
+        "&&email=%s",
+    ),
+    *("email[]=%s", "email[0]=%s", "email%%5b%%5d=%s", "email[eq]=%s", "EMAIL[]=%s"),
+    *("x=1#&email=%s", "#&email=%s", "x#?email=%s"),
+]
+
+
+@pytest.mark.parametrize("query", QUERIES)
+async def test_a_parameter_in_another_spelling(scene: Scene, query: str) -> None:
+    await scene.send(get("/people?" + query % (NAME + "%40wexlomere.example")))
+    scene.nowhere()
+
+
+# ---------------------------------------------------------------------- where one request ends and the next begins
+
+HEAD = b"Host: app.test\r\nContent-Type: application/json\r\n"
+CHUNKS = b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
+HIDDEN = b"POST /people HTTP/1.1\r\n" + HEAD + LENGTH + b"\r\n" + BODY
+
+
+def framed(*fields: bytes, body: bytes = BODY, line: bytes = b"POST /people HTTP/1.1") -> bytes:
+    return line + b"\r\n" + HEAD + b"".join(field + b"\r\n" for field in fields) + b"\r\n" + body
+
+
+CL, TE = LENGTH.strip(), b"Transfer-Encoding: chunked"
+REFUSED = {
+    "CL.TE": framed(CL, TE, body=b"0\r\n\r\n" + BODY),
+    "TE.CL": framed(TE, CL, body=CHUNKS),
+    "two lengths": framed(CL, b"Content-Length: 0"),
+    "one length twice": framed(CL, CL),
+    "a list of lengths": framed(CL + b", " + CL.split()[1]),
+    "a sign in the length": framed(CL.replace(b": ", b": +")),
+    "an unknown transfer coding": framed(b"Transfer-Encoding: xchunked", body=CHUNKS),
+    "gzip in the transfer": framed(b"Transfer-Encoding: gzip, chunked", body=CHUNKS),
+    "chunked twice": framed(TE, TE, body=CHUNKS),
+    "a control byte before chunked": framed(b"Transfer-Encoding: \x0bchunked", body=CHUNKS),
+    "bare LF": framed(CL).replace(b"\r\n", b"\n"),
+    "a folded field": framed(b"X: a\r\n b", CL),
+    "a space before the colon": framed(b"Content-Length : %d" % len(BODY)),
+    "a field before the first": framed(CL).replace(b"Host", b" X: y\r\nHost", 1),
+    "NUL": framed(b"X: a\0b", CL),
+    "bare CR": framed(b"X: a\rContent-Length: 0", CL),
+    "no host": framed(CL).replace(b"Host: app.test\r\n", b""),
+    "two hosts": framed(b"Host: other", CL),
+    "another host in the target": framed(CL, line=b"POST http://other/people HTTP/1.1"),
+    "a space in the target": framed(CL, line=b"POST /x /people HTTP/1.1"),
+    "tabs": framed(CL, line=b"POST\t/people\tHTTP/1.1"),
+    "HTTP/0.9": b"POST /people\r\n\r\n" + BODY,
+    "HTTP/1.0 with chunks": framed(TE, body=CHUNKS, line=b"POST /people HTTP/1.0"),
+    "HTTP/2.0": framed(CL, line=b"POST /people HTTP/2.0"),
+    "HTTP/2 with prior knowledge": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "CONNECT": framed(line=b"CONNECT people:80 HTTP/1.1", body=b""),
+    "a negative chunk": framed(TE, body=b"-1\r\n\r\n"),
+    "a chunk in C's hexadecimal": framed(TE, body=b"0x5\r\nabcde\r\n0\r\n\r\n"),
+    "a chunk beyond all numbers": framed(TE, body=b"f" * 17 + b"\r\nabcde\r\n0\r\n\r\n"),
+    "LF in a chunk extension": framed(TE, body=b"5;\n\r\nabcde\r\n0\r\n\r\n"),
+    "bare LF between chunks": framed(TE, body=CHUNKS.replace(b"\r\n", b"\n")),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+async def test_a_request_that_parsers_frame_differently(scene: Scene, name: str) -> None:
+    assert (await scene.send(REFUSED[name])).status == 400
+    scene.nowhere()
+    assert scene.application.requests == 1  # the one that ``send`` adds
+
+
+TAKEN = {
+    "HTTP/1.0": framed(CL, line=b"POST /people HTTP/1.0"),
+    "empty lines before": b"\r\n\r\n" + framed(CL),
+    "a chunk extension": framed(TE, body=CHUNKS.replace(b"\r\n", b";a=%b\r\n" % NAME.encode(), 1)),
+    "zeros before chunk lengths": framed(TE, body=b"000" + CHUNKS),
+    "a trailer": framed(TE, b"Trailer: X-N", body=CHUNKS[:-2] + b"X-N: %b\r\n\r\n" % NAME.encode()),
+    "an early body": framed(b"Expect: 100-continue", CL),
+    "an upgrade": framed(b"Connection: Upgrade", b"Upgrade: websocket", CL),
+    "h2c": framed(b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"HTTP2-Settings: AAMAAABk", CL),
+    "named by Connection": framed(b"Connection: content-type, content-length, host", CL),
+    "two in a row": get("/people") + HIDDEN,
+    "behind an empty body": post("/elsewhere", b"") + HIDDEN,
+    "behind a body no rule reads": post("/elsewhere", b"0\r\n\r\n", "Transfer_Encoding: chunked") + HIDDEN,
+    "behind a switch of protocols": get("/ws", "Connection: Upgrade", "Upgrade: websocket") + HIDDEN,
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+async def test_a_request_that_is_read_in_one_way_only(scene: Scene, name: str) -> None:
+    assert (await scene.send(TAKEN[name])).status in (200, 201)
+    await asyncio.sleep(0.05)  # what follows on the same connection
+    scene.nowhere()
+
+
+# ---------------------------------------------------------------------- whose values are read, and by whom
+
+
+async def tokens_of(scene: Scene) -> dict[str, Any]:
+    await scene.call("POST", "/people", status=201, json=ANN)
+    stored: dict[str, Any] = scene.application.records[max(scene.application.records)]
+    return stored
+
+
+@pytest.mark.parametrize("field", ["name", "email", "phone", "card"])
+async def test_an_error_that_repeats_what_was_sent_reads_no_token_out(scene: Scene, field: str) -> None:
+    token = (await tokens_of(scene))[field]
+    escaped = "".join(f"\\u{ord(char):04x}" for char in token)
+    for sent in (json.dumps({"vip": token}), f'{{"vip": "{escaped}"}}', f'{{"vip": "x {token}."}}'):
+        scene.application.plan = [
+            Misbehaviour(status=422, answer=lambda _: {"input": json.loads(sent)})  # noqa: B023  # used at once
+        ]
+        answer = await scene.call(
+            "POST", "/people", status=422, data=sent, headers={"Content-Type": "application/json"}
+        )
+        assert answer["input"] == json.loads(sent)
+        assert not found_in(json.dumps(answer).encode(), str(ANN[field]))
+
+
+async def test_a_token_of_another_person_is_a_text_like_any_other(scene: Scene) -> None:
+    tokens = {
+        name: value for name, value in (await tokens_of(scene)).items() if name in ("name", "email", "card", "born")
+    }
+    created = await scene.call("POST", "/people", status=201, json=tokens)
+    assert created == {**tokens, "id": created["id"]}
+    stored = scene.application.records[created["id"]]
+    assert not {stored[name] for name in tokens} & set(tokens.values())
+    changed = await scene.call("PATCH", f"/people/{created['id']}", status=200, json={"name": tokens["name"]})
+    assert changed["name"] == tokens["name"]
+    listed = await scene.call("GET", "/people", params={"email": ANN["email"]}, status=200)
+    assert [item["email"] for item in listed["items"]] == [ANN["email"]]
+
+
+async def test_an_id_that_is_given_again_belongs_to_the_new_record(scene: Scene) -> None:
+    stored = await tokens_of(scene)
+    ident = stored["id"]
+    scene.application.following = ident
+    await scene.call("POST", "/people", status=201, json={"name": "Bo", "born": "2001-02-03"})
+    assert await scene.call("GET", f"/people/{ident}") == {"name": "Bo", "born": "2001-02-03", "id": ident}
+
+
+async def test_many_at_once_create_change_and_delete_one_record(scene: Scene) -> None:
+    path = f"/people/{scene.application.following + 100}"
+    people = [{"name": f"N {number}", "born": f"19{number}-01-01"} for number in range(40, 64)]
+    for step in (1, 3):
+        await asyncio.gather(
+            *(
+                scene.call("DELETE" if step == 3 and index % 3 == 2 else "PUT", path, json=person)
+                for index, person in enumerate(people)
+            )
+        )
+        seen = await scene.call("GET", path)
+        assert "error" in seen or {"name": seen["name"], "born": seen["born"]} in people
+    assert await scene.world.metric("domicile_records", state="staged") == 0
+
+
+@pytest.mark.parametrize("order", [slice(None, None, -1), slice(1, None), slice(0, 0)])
+async def test_a_bulk_answered_in_another_order_or_in_part(scene: Scene, order: slice) -> None:
+    people = [{"name": f"Wexlo {number}", "born": f"19{number}-01-01", "vip": number} for number in range(40, 52)]
+    await bulk(scene, people, order)
+
+
+async def test_a_bulk_of_tokens_that_mean_nothing_without_an_id_answered_in_another_order(scene: Scene) -> None:
+    await bulk(scene, [{"born": f"19{number}-01-01", "vip": number} for number in range(40, 52)], slice(None, None, -1))
+
+
+async def bulk(scene: Scene, people: list[dict[str, Any]], order: slice) -> None:
+    scene.application.reply = lambda made: made[order]
+    try:
+        answered = await scene.call("POST", "/people/bulk", status=201, json=people)
+    finally:
+        scene.application.reply = None
+    assert [{**person, "id": 0} for person in people[order]] == [{**item, "id": 0} for item in answered]
+    listed = await scene.call("GET", "/people", status=200)
+    assert [{**item, "id": 0} for item in listed["items"]] == [{**person, "id": 0} for person in people]
+
+
+# ---------------------------------------------------------------------- small effort, great harm
+
+HEAVY: dict[str, tuple[bytes, list[str], int]] = {
+    "a list without end": (b"[" + b",".join([b"{}"] * 20_000) + b"]", [], 413),
+    "one field without end": (b'{"tags": [' + b",".join([b'"a"'] * 110_000) + b"]}", [], 413),
+    "members without end": (b"{" + b",".join(b'"k%d":1' % number for number in range(80_000)) + b"}", [], 201),
+    "escaped names": (b"{" + b",".join(b'"\\u006b%d": 1' % number for number in range(60_000)) + b"}", [], 201),
+    "nested without end": (b'{"x":' + b"[" * 900_000 + b"]" * 900_000 + b"}", [], 413),
+    "a number of 900 kB": (b'{"name":' + b"9" * 900_000 + b"}", [], 201),
+    "a phone of 500 kB": (b'{"phone":"' + b"9" * 500_000 + b'"}', [], 422),
+    "an exponent": (b'{"name":1e999999,"born":"' + b"1-" * 50_000 + b'"}', [], 422),
+    "a bomb": (gzip.compress(b'{"name":"' + b"x" * 15_000_000 + b'"}'), ["Content-Encoding: gzip"], 413),
+    "letters that grow": (json.dumps({"email": "\ufdfa" * 100_000}).encode(), [], 201),
+}
+
+
+@pytest.mark.parametrize("name", HEAVY)
+async def test_heavy_bodies_cost_little_and_others_are_served(scene: Scene, name: str) -> None:
+    body, fields, status = HEAVY[name]
+    path = "/people/bulk" if body[:1] == b"[" else "/people"
+    async with asyncio.timeout(8), RawClient(scene.port) as client:
+        heavy = asyncio.create_task(client.ask(post(path, body, JSON, *fields), 8))
+        while not heavy.done():
+            async with asyncio.timeout(3):
+                await scene.call("GET", "/next", status=200)
+        assert (await heavy).status == status
+
+
+LOOK_ALIKES = {
+    "cards": b" 4929 4212 3460 0821" * 5_000,
+    "numbers": b",".join(b"%d" % (4929421234600000 + 7 * number) for number in range(10_000)),
+    "addresses": b"a.b@c.d," * 20_000,
+    "signs": b"@+1-" * 50_000,
+    "letters": b"aB3" * 60_000,
+    "digits": b"7" * 200_000,
+}
+
+
+@pytest.mark.parametrize("name", LOOK_ALIKES)
+async def test_an_error_full_of_look_alikes_is_passed_on_soon(scene: Scene, name: str) -> None:
+    text = LOOK_ALIKES[name].decode()
+    scene.application.plan = [Misbehaviour(status=422, answer=lambda _: {"text": text})]
+    async with asyncio.timeout(4):
+        assert await scene.call("POST", "/people", status=422, json={}) == {"text": text}
+
+
+@pytest.mark.parametrize("piece", ["%2e%2e%2f", "a%252fb;x//./", "a;b//%2561/", "%2561/%2e;/", "/%00//;/%2500"])
+async def test_a_path_of_many_readings_is_read_soon_or_refused(scene: Scene, piece: str) -> None:
+    async with asyncio.timeout(3):
+        answer = await scene.send(get("/" + piece * (15_000 // len(piece))))
+    assert answer.status in (200, 400)
+
+
+# ---------------------------------------------------------------------- while something changes
+
+
+async def test_rules_that_change_while_a_request_is_with_the_application(scene: Scene) -> None:
+    file = scene.world.instance.rules / "rules.yaml"
+    good = file.read_text()
+    ident = (await tokens_of(scene))["id"]
+    scene.application.gate = asyncio.Event()
+    changing = asyncio.create_task(scene.call("PUT", f"/people/{ident}", status=200, json={**ANN, "tags": ["Wexlo"]}))
+    try:
+        await took_effect(scene, good.replace('      tags:   {kind: text, at: "$.tags[*]"}\n', ""))
+        scene.application.gate.set()
+        assert (await changing)["tags"] == ["Wexlo"]
+        await took_effect(scene, good)
+        assert (await scene.call("GET", f"/people/{ident}", status=200))["tags"] == ["Wexlo"]
+    finally:
+        scene.application.gate = None
+        file.write_text(good)
+    scene.nowhere("Wexlo")
+
+
+async def test_a_field_that_rules_lose_for_a_while_loses_no_value(scene: Scene) -> None:
+    file = scene.world.instance.rules / "rules.yaml"
+    good = file.read_text()
+    path = f"/people/{(await tokens_of(scene))['id']}"
+    try:
+        await took_effect(scene, good.replace('      tags:   {kind: text, at: "$.tags[*]"}\n', ""))
+        seen = await scene.call("GET", path, status=200)
+        await scene.call("PUT", path, status=200, json={**seen, "name": "Bo"})
+        await took_effect(scene, good)
+        assert await scene.call("GET", path, status=200) == {**ANN, "id": seen["id"], "name": "Bo"}
+    finally:
+        file.write_text(good)
+
+
+async def took_effect(scene: Scene, text: str) -> None:
+    event = "rules took effect"
+    count = len(scene.world.instance.events(event)) + 1
+    (scene.world.instance.rules / "rules.yaml").write_text(text)
+    await scene.world.instance.logged(event, count)

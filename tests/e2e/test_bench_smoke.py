@@ -1,0 +1,170 @@
+"""The benchmark harness works: it yields figures, and it notices answers that are wrong. Nothing here asserts speed."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from bench import exactness, peers, redacting, report
+from bench.__main__ import main
+from bench.load import Job, body_of, run
+from bench.measures import MEASURES, standing
+from bench.processes import Running, Unavailable
+from bench.redacting import application
+from bench.rounds import QUICK, Driver, Failed
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[Running]:
+    with application(tmp_path) as running:
+        yield running
+
+
+def tiny(scenario: str, port: int) -> Job:
+    return Job(scenario, port, connections=2, seconds=5, count=30, warmup=0.02)
+
+
+@pytest.mark.parametrize("scenario", ["create", "update", "read"])
+async def test_the_load_counts_answers_of_the_application(app: Running, scenario: str) -> None:
+    result = await run(tiny(scenario, app.port))
+
+    assert (result.errors, result.first_error) == (0, "")
+    assert result.requests >= 30
+    assert result.rate > 0
+    assert 0 < result.p50_ms <= result.p99_ms
+
+
+@asynccontextmanager
+async def answering(answer: bytes) -> AsyncIterator[int]:
+    """A server that answers every request alike, on the port that is given."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (b"HTTP/1.1 503 No\r\nContent-Length: 2\r\n\r\nno", "status 503"),
+        (b'HTTP/1.1 201 Made\r\nContent-Length: 8\r\n\r\n{"id":1}', "status 201"),  # without the value that was sent
+        (b"HTTP/1.1 201 Made\r\nContent-Length: 80\r\n\r\n{", "closed before its answer"),
+    ],
+)
+async def test_the_load_counts_a_wrong_answer_as_an_error(answer: bytes, told: str) -> None:
+    async with answering(answer) as port:
+        result = await run(tiny("create", port))
+
+    assert result.errors > 0
+    assert told in result.first_error
+
+
+def test_an_answer_is_read_to_its_end_only() -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"
+
+    assert body_of(head[:-1]) is None
+    assert body_of(head + b"1234") is None
+    assert body_of(head + b"12345") == b"12345"
+    assert body_of(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n") is None
+
+
+def test_two_proxies_in_turns_and_what_each_lets_through(
+    app: Running, tmp_path: Path, unavailable: Callable[[str, str], None]
+) -> None:
+    with ExitStack() as stack:
+        try:
+            nginx = stack.enter_context(peers.nginx(app.port, tmp_path, install=False))
+        except Unavailable as reason:
+            unavailable("the benchmark against nginx", str(reason))
+            return
+        driver = Driver(app, QUICK)
+
+        [first, second] = driver.compare("create", [nginx, nginx], 2)
+        assert min(first.rate, second.rate) > 0
+
+        pretending = Running("domicile", nginx.port, nginx.process, nginx.log)
+        with pytest.raises(Failed, match="domicile does not redact"):
+            driver.compare("create", [pretending], 2)
+        with pytest.raises(Failed, match="with a value in it"):
+            exactness.bytes_changed(nginx.port, app.port, 3)
+
+
+def test_the_whole_program_is_measured_without_an_error(unavailable: Callable[[str, str], None]) -> None:
+    taken = redacting.run(quick=True)
+
+    for note in taken["notes"]:
+        if note.startswith("No figure of the peer"):
+            unavailable("a benchmark against a peer", note)
+    assert {row["measure"] for row in taken["rows"]} == {1, 4, 5, 15}
+    assert all(row["ours"] is None or row["ours"] >= 0 for row in taken["rows"])
+    assert all(row["ours"] > 0 for row in taken["rows"] if row["unit"] == "requests/s")
+    assert [row["ours"] for row in taken["rows"] if row["measure"] == 15] == [0]
+
+
+def test_a_changed_byte_is_counted_wherever_it_stands() -> None:
+    pieces = [b'{ "a" : ', b'"Ann"', b', "n": 1.0}']
+
+    assert exactness.changed(pieces, b'{ "a" : "a longer \\" one", "n": 1.0}') == (0, [b'"a longer \\" one"'])
+    assert exactness.changed(pieces, b'{ "a" : "t", "n": 1.5}')[0] == 1
+    assert exactness.changed(pieces, b'{ "a" : "t", "n": 1.0} ')[0] == 1
+    assert exactness.changed(pieces, b'{ "a" : "t", "n": 1.')[0] == 2
+    assert exactness.changed(pieces, b'{ "a" : null, "n": 1.0}')[0] == len(pieces[2])
+
+
+def test_a_figure_is_held_against_the_goals_in_its_own_direction() -> None:
+    assert [standing(MEASURES[1], "", ratio) for ratio in (4.9, 5, 10, 15)] == [
+        "below must",
+        "must",
+        "goal",
+        "moonshot",
+    ]
+    assert [standing(MEASURES[5], "", ratio) for ratio in (6.1, 6, 2.3, 1.1)] == [
+        "below must",
+        "must",
+        "goal",
+        "moonshot",
+    ]
+    assert [standing(MEASURES[7], case, 6) for case in ("1 KB", "100 KB", "1 MB")] == ["moonshot", "must", "must"]
+    assert standing(MEASURES[15], "", 0) == "moonshot"
+    assert standing(MEASURES[15], "", 1) == "below must"
+    assert standing(MEASURES[1], "", None) == "not measured"
+
+
+@pytest.mark.parametrize("arguments", [["3"], ["one"], ["1", "--write"], ["--quick", "--write"]])
+def test_a_choice_that_makes_no_sense_is_wrong_usage(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+
+    assert stop.value.code == 2
+
+
+def test_the_page_tells_ratio_goals_and_machine() -> None:
+    row = {
+        "measure": 1,
+        "case": "16 connections",
+        "unit": "requests/s",
+        "ours": 10_400.0,
+        "peer": 1000.0,
+        "against": "mitmproxy addon",
+        "ratio": 10.4,
+        "detail": "p50 1.00 / 9.00 ms",
+    }
+
+    page = report.page([row], ["A note."], {"Processor": "one"})
+
+    assert "10 400 requests/s" in page
+    assert "10.4 x" in page
+    assert "5 / 10 / 15 x" in page
+    assert "| goal " in page
+    assert "A note." in page
+    assert "- Processor: one" in page
+    assert report.below_must([row]) == []
+    assert report.below_must([{**row, "ratio": 4.0}]) == ["measure 1, 16 connections: 4 x"]

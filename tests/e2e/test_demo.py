@@ -1,0 +1,186 @@
+"""``domicile demo`` as a newcomer meets it: a process, a terminal, Ctrl-C."""
+
+import asyncio
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from proxy.demo.samples import PEOPLE
+from tests.support.demo import Demo, demo, sample_rules
+from tests.support.tree import ROOT
+
+
+async def contacts(address: str) -> list[dict[str, Any]]:
+    async with aiohttp.ClientSession() as client, client.get(f"{address}/api/contacts") as answer:
+        found: list[dict[str, Any]] = (await answer.json())["items"]
+        return found
+
+
+def domicile(folder: Path, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "proxy", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.fixture
+def taken() -> Iterator[list[int]]:
+    """Ports that somebody listens at: the usual ones of the demo, and one more."""
+    with ExitStack() as stack:
+        ports = []
+        for wanted in (0, 8080, 8082, 3000):
+            server = stack.enter_context(socket.socket())
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                server.bind(("127.0.0.1", wanted))
+            except OSError:
+                continue  # somebody else has it
+            server.listen()
+            ports.append(server.getsockname()[1])
+        yield ports
+
+
+async def test_the_addresses_lead_to_people_and_to_tokens(tmp_path: Path) -> None:
+    async with demo(tmp_path) as running:
+        people, stored = await contacts(running.proxy), await contacts(running.application)
+        assert [{**contact, "id": 0} for contact in people] == [{**person, "id": 0} for person in PEOPLE]
+        assert [contact["address"]["city"] for contact in stored] == [contact["address"]["city"] for contact in people]
+        for person, record in zip(people, stored, strict=True):
+            for field in ("first_name", "last_name", "email", "phone", "card", "birth_date"):
+                assert person[field] != record[field]
+        async with aiohttp.ClientSession() as client, client.get(running.page) as answer:
+            assert running.proxy in await answer.text()
+        text = (tmp_path / "demo-data" / "contacts.json").read_text("utf-8")
+        assert not any(person["email"] in text or person["last_name"] in text for person in PEOPLE)
+
+
+async def test_the_three_lines_to_try_work_as_printed(tmp_path: Path, unavailable: Callable[[str, str], None]) -> None:
+    if shutil.which("curl") is None:
+        unavailable("the lines of curl that the demo prints", "this machine has no curl")
+        return
+    async with demo(tmp_path) as running:
+        assert len(running.commands) == 3
+        assert all(len(line) < 140 for line in running.text.splitlines())
+        answers = [json.loads(await shell(line)) for line in running.commands]
+        assert answers[0]["items"][0]["first_name"] == PEOPLE[0]["first_name"]
+        assert answers[1]["items"][0]["first_name"] != PEOPLE[0]["first_name"]
+        assert answers[2]["first_name"] == "Edith"
+        assert (await contacts(running.proxy))[-1]["last_name"] == "Holm"
+        assert (await contacts(running.application))[-1]["last_name"] != "Holm"
+
+
+async def shell(line: str) -> bytes:
+    process = await asyncio.create_subprocess_exec("bash", "-c", line, stdout=asyncio.subprocess.PIPE)
+    answer, _ = await asyncio.wait_for(process.communicate(), 30)
+    assert process.returncode == 0, line
+    return answer
+
+
+async def test_ctrl_c_ends_it_cleanly_even_while_somebody_watches(tmp_path: Path) -> None:
+    async with demo(tmp_path) as running, aiohttp.ClientSession() as client:
+        async with client.get(f"{running.page}/events") as watched:
+            assert (await watched.content.readline()).startswith(b"data: ")
+            began = asyncio.get_running_loop().time()
+            status, rest = await running.interrupted()
+        assert status == 0
+        assert asyncio.get_running_loop().time() - began < 5
+        assert rest.strip().startswith("Stopped")
+        assert "Traceback" not in rest
+        with pytest.raises(aiohttp.ClientConnectorError):
+            await client.get(running.proxy)
+
+
+async def test_a_second_start_goes_on_where_the_first_one_ended(tmp_path: Path) -> None:
+    async with demo(tmp_path) as running:
+        async with aiohttp.ClientSession() as client:
+            added = {"first_name": "Edith", "last_name": "Holm"}
+            await client.post(f"{running.proxy}/api/contacts", json=added)
+        people, stored = await contacts(running.proxy), await contacts(running.application)
+        assert (await running.interrupted())[0] == 0
+    async with demo(tmp_path) as running:
+        assert await contacts(running.proxy) == people
+        assert await contacts(running.application) == stored
+    assert people[-1]["first_name"] == "Edith"
+
+
+async def test_ports_that_others_have_are_replaced_by_free_ones(tmp_path: Path, taken: list[int]) -> None:
+    async with demo(tmp_path, "--port", str(taken[0])) as running:
+        assert not {port_of(address) for address in addresses(running)} & set(taken)
+        assert len(await contacts(running.proxy)) == len(PEOPLE)
+        async with aiohttp.ClientSession() as client, client.get(running.page) as answer:
+            assert answer.status == 200
+
+
+def addresses(running: Demo) -> tuple[str, str, str]:
+    return running.page, running.proxy, running.application
+
+
+def port_of(address: str) -> int:
+    return int(address.rpartition(":")[2])
+
+
+async def test_it_never_touches_the_vault_that_the_settings_name(tmp_path: Path) -> None:
+    real = tmp_path / "real"
+    (tmp_path / "domicile.yaml").write_text(
+        f"country: no\nstore: sqlite:///{real}/vault.db\nkeys: file:///{real}/keys.json\n"
+    )
+    async with demo(tmp_path):
+        assert not real.exists()
+        assert {path.name for path in (tmp_path / "demo-data").iterdir()} >= {"vault.db", "keys.json", "contacts.json"}
+
+
+def test_elsewhere_than_in_the_clone_it_says_where_to_start_it(tmp_path: Path) -> None:
+    done = domicile(tmp_path, "demo")
+    assert done.returncode == 1
+    assert done.stderr == (
+        "domicile: The demo uses rules/contacts.yaml: start it in the folder that Domicile was cloned into.\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_takes_no_files_is_told_in_one_sentence(tmp_path: Path) -> None:
+    sample_rules(tmp_path)
+    (tmp_path / "file").write_text("")
+    done = domicile(tmp_path, "demo", "--data", "file/data")
+    assert done.returncode == 1
+    assert done.stderr.startswith("domicile: ")
+    assert "Traceback" not in done.stderr
+    assert str(tmp_path / "file") in done.stderr
+
+
+def test_rules_that_the_sample_people_do_not_fit_are_told_in_one_sentence(tmp_path: Path) -> None:
+    sample_rules(tmp_path)
+    rules = tmp_path / "rules" / "contacts.yaml"
+    shape = "{kind: card, token: {shape: luhn, keep_last: 4}}"
+    assert shape in rules.read_text()
+    rules.write_text(rules.read_text().replace(shape, "{kind: card, token: {shape: opaque}}"))
+    done = domicile(tmp_path, "demo")
+    assert done.returncode == 1
+    assert "which answered 422" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_second_demo_on_the_same_data_is_refused(tmp_path: Path) -> None:
+    async def both() -> "subprocess.CompletedProcess[str]":
+        async with demo(tmp_path):
+            return await asyncio.to_thread(domicile, tmp_path, "demo")
+
+    done = asyncio.run(both())
+    assert done.returncode == 1
+    assert "vault.db" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,249 @@
+"""kill -9 between any two steps: nothing acknowledged is lost, every token resolves, nothing of a refusal stays."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from signal import SIGKILL
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from tests.support.application import Application, Misbehaviour, found_in
+from tests.support.crowd import FIELDS, MARKERS, VALUES, Crowd, body, faults, moody
+from tests.support.lives import Installation, nursery
+from tests.support.people import rules
+from tests.support.serving import serving
+
+DAY = 86_400_000
+WORKERS = 6
+
+
+@asynccontextmanager
+async def before(application: Application, app: web.Application, folder: Path) -> AsyncIterator[Crowd]:
+    """Callers, and an installation that is not running yet, before that application."""
+    async with (
+        serving(app) as upstream,
+        nursery() as cradle,
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(30)) as caller,
+    ):
+        installation = Installation(cradle, folder)
+        installation.rules.mkdir()
+        (installation.rules / "rules.yaml").write_text(rules(upstream))
+        yield Crowd(application, caller, installation)
+
+
+@pytest.fixture
+async def crowd(tmp_path: Path) -> AsyncIterator[Crowd]:
+    application = Application()
+    async with before(application, application.app(), tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+async def moods(tmp_path: Path) -> AsyncIterator[Crowd]:
+    application = Application()
+    async with before(application, moody(application), tmp_path) as made:
+        yield made
+
+
+async def gauge(crowd: Crowd) -> dict[str, int]:
+    """Records in the vault by state."""
+    async with crowd.caller.get(crowd.installation.admin + "/metrics") as answer:
+        lines = (await answer.text()).splitlines()
+    found = [line for line in lines if line.startswith("domicile_records{")]
+    return {line.split('state="')[1].split('"')[0]: int(float(line.rsplit(" ", 1)[1])) for line in found}
+
+
+async def holding(crowd: Crowd, expected: dict[str, int]) -> None:
+    """Wait until the vault holds as many records as it should."""
+    found: dict[str, int] = {}
+    for _ in range(300):
+        if (found := await gauge(crowd)) == expected:
+            return
+        await asyncio.sleep(0.05)
+    assert found == expected
+
+
+async def converge(crowd: Crowd) -> None:
+    """After everything that exists was read and ``pending.keep`` has passed, the vault holds what the application holds."""
+    for shift in (0, DAY, 9 * DAY):
+        await crowd.installation.kill()
+        assert await crowd.installation.start(shift=shift, quick=True)
+        await crowd.judge(len(crowd.every))
+    await holding(crowd, {"live": len(crowd.application.records), "pending": 0, "staged": 0})
+    await crowd.judge(len(crowd.every))
+    assert await crowd.installation.stop() == 0
+
+
+def nowhere(crowd: Crowd) -> None:
+    """No value reached the application, a file of the data folder, or the log."""
+    heap = b"".join(path.read_bytes() for path in crowd.installation.folder.rglob("*") if path.is_file())
+    for marker in MARKERS:
+        assert not crowd.application.holds(marker)
+        assert not found_in(heap, marker)
+
+
+# ---------------------------------------------------------------------- at named steps
+
+#: One write, and what the application does with it.
+WRITES: dict[str, tuple[str, tuple[str, ...], Misbehaviour]] = {
+    "a create": ("POST", FIELDS, Misbehaviour()),
+    "a create that is refused": ("POST", FIELDS, Misbehaviour(status=422)),
+    "an update": ("PATCH", ("name", "email", "tags"), Misbehaviour()),
+    "an update of tokens that only the record tells apart": ("PATCH", ("born", "phone"), Misbehaviour()),
+    "an update that is refused": ("PUT", FIELDS, Misbehaviour(status=422)),
+    "an update that fails late": ("PUT", FIELDS, Misbehaviour(status=503, act=True)),
+    "an update that fails": ("PATCH", FIELDS, Misbehaviour(status=503)),
+    "a delete": ("DELETE", (), Misbehaviour()),
+    "a delete that is refused": ("DELETE", (), Misbehaviour(status=403)),
+}
+
+#: The step, and the how manieth time it is reached within the exchange.
+STEPS = (
+    ("stage.before", 1),
+    ("transaction.before", 1),
+    ("transaction.after", 1),
+    ("commit.after", 1),
+    ("stage.after", 1),
+    ("send.before", 1),
+    ("send.after", 1),
+    ("settle.before", 1),
+    ("transaction.before", 2),
+    ("transaction.after", 2),
+    ("commit.after", 2),
+    ("settle.after", 1),
+    ("answer.before", 1),
+    ("answer.after", 1),
+)
+
+
+async def write(crowd: Crowd, method: str, fields: tuple[str, ...], way: Misbehaviour) -> int:
+    """One such write, on a record of its own where it needs one."""
+    assert await crowd.create(0) == 201
+    ident = crowd.application.following - 1
+    crowd.application.plan = [way]
+    crowd.installation.armed.touch()
+    path = "/people" if method == "POST" else f"/people/{ident}"
+    status, _ = await crowd.ask(method, path, **({"json": body(crowd.next(), fields)} if fields else {}))
+    return status
+
+
+@pytest.mark.parametrize(("step", "nth"), STEPS)
+async def test_killed_at_a_step_of_an_exchange(crowd: Crowd, step: str, nth: int) -> None:
+    for name, (method, fields, way) in WRITES.items():
+        assert await crowd.installation.start(kill_at=step, nth=nth)
+        status = await write(crowd, method, fields, way)
+        assert await crowd.installation.ended() == -SIGKILL, f"{name} does not come to {step}"
+        assert status == 0 or step == "answer.after"
+        crowd.application.plan = []
+        crowd.installation.armed.unlink()
+        assert await crowd.installation.start()
+        await crowd.judge(len(crowd.every) + 1)
+        assert await crowd.create(0) == 201
+        await crowd.installation.kill()
+    await converge(crowd)
+    nowhere(crowd)
+
+
+@pytest.mark.parametrize(
+    ("step", "nth"), [("reconcile.before", 1), ("transaction.after", 1), ("commit.after", 1), ("reconcile.after", 1)]
+)
+@pytest.mark.parametrize("act", [True, False])
+async def test_killed_while_an_answer_decides_what_was_in_doubt(crowd: Crowd, step: str, nth: int, act: bool) -> None:
+    assert await crowd.installation.start()
+    for fields in (FIELDS, ("born",), ("phone", "card")):
+        await write(crowd, "PATCH", fields, Misbehaviour(status=500, act=act))
+    await write(crowd, "POST", FIELDS, Misbehaviour(status=500, act=act))
+    await crowd.installation.kill()
+    assert await crowd.installation.start(kill_at=step, nth=nth)
+    assert (await crowd.ask("GET", "/people"))[0] == 0
+    assert await crowd.installation.ended() == -SIGKILL
+    crowd.installation.armed.unlink()
+    assert await crowd.installation.start()
+    await crowd.judge(100)
+    await converge(crowd)
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+async def test_killed_while_the_log_is_moved_into_the_database(crowd: Crowd, side: str) -> None:
+    for _ in range(3):
+        assert await crowd.installation.start(kill_at=f"log.{side}", quick=True)
+        assert [await crowd.create(0) for _ in range(5)] == [201] * 5
+        crowd.installation.armed.touch()
+        await crowd.create(0)
+        assert await crowd.installation.ended() == -SIGKILL
+        crowd.installation.armed.unlink()
+        assert await crowd.installation.start()
+        await crowd.judge(100)
+        await crowd.installation.kill()
+    await converge(crowd)
+
+
+#: What a first start does, in order, and the how manieth time.
+FIRST = [
+    (f"{name}.{side}", nth)
+    for name, nth in (
+        ("folder", 1),
+        ("file", 1),
+        ("format", 1),
+        ("draft of the key", 1),
+        ("key", 1),
+        ("note", 1),
+        ("note", 2),
+        ("table", 1),
+    )
+    for side in ("before", "after")
+]
+
+
+async def test_killed_at_each_step_of_the_first_start(crowd: Crowd) -> None:
+    for number, (step, nth) in enumerate(FIRST):
+        crowd.installation.environment["DOMICILE__DATA"] = str(crowd.installation.folder / f"data{number}")
+        crowd.installation.armed.touch()
+        assert not await crowd.installation.start(kill_at=step, nth=nth), f"a first start does not come to {step}"
+        assert await crowd.installation.ended() == -SIGKILL
+        crowd.installation.armed.unlink()
+        assert await crowd.installation.start(), crowd.installation.log.decode()
+        crowd.application.records.clear()
+        assert await crowd.create(0) == 201
+        await crowd.installation.kill()
+        assert await crowd.installation.start()
+        await crowd.judge(1)
+        await crowd.installation.kill()
+
+
+# ---------------------------------------------------------------------- at random
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(4))
+async def test_killed_at_random_50_times(moods: Crowd, part: int) -> None:
+    installation = moods.installation
+    for number in range(50):
+        if random.random() < 0.1:  # while it starts
+            await installation.begin()
+            await asyncio.sleep(random.uniform(0, 0.25))
+            await installation.kill()
+            continue
+        assert await installation.start(), installation.log.decode()
+        if number % 7 == 6:
+            await moods.judge()
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+            for worker in range(WORKERS):
+                group.create_task(moods.visit(worker, WORKERS))
+            await asyncio.sleep(random.uniform(0.01, 0.3))
+            await installation.kill()
+    await converge(moods)
+    nowhere(moods)
+    assert {"POST 201", "PATCH 200", "PUT 200", "DELETE 204", "POST 422"} <= set(moods.counts), "nothing was tried"
+    assert moods.counts["POST killed"] > 10, moods.counts
+
+
+def test_the_judge_sees_a_wrong_value() -> None:
+    seen = body(7)
+    assert not faults(seen)
+    for name in FIELDS:
+        assert faults({**seen, name: VALUES[name](8)}) == [f"{name}_w=7: {VALUES[name](8)!r}"]

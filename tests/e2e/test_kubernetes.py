@@ -1,0 +1,221 @@
+"""The manifests of k8s/: valid for every supported version of Kubernetes, and true of this program. Needs no cluster."""
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from proxy.config import Settings, load
+from proxy.config.environment import PREFIX
+from proxy.redactor.load import load as load_rules
+from tests.support.tree import ROOT
+
+FOLDER = ROOT / "k8s"
+VERSIONS = ["1.31", "1.32", "1.33", "1.34", "1.35", "1.36", "1.37"]
+
+Manifest = dict[str, Any]
+
+
+def manifests() -> Iterator[tuple[str, Manifest]]:
+    for path in sorted(FOLDER.glob("*.yaml")):
+        if path.name != "kustomization.yaml":
+            for document in yaml.safe_load_all(path.read_text("utf-8")):
+                yield f"{path.name}:{document['kind']}/{document['metadata']['name']}", document
+
+
+ALL = dict(manifests())
+
+
+def one(kind: str, name: str) -> Manifest:
+    (found,) = [m for m in ALL.values() if m["kind"] == kind and m["metadata"]["name"] == name]
+    return found
+
+
+POD: Manifest = one("StatefulSet", "contacts")["spec"]["template"]
+CONTAINERS = {container["name"]: container for container in POD["spec"]["containers"]}
+DOMICILE = CONTAINERS["domicile"]
+VOLUMES = {volume["name"]: volume for volume in POD["spec"]["volumes"]}
+MOUNTS = {mount["name"]: mount["mountPath"] for mount in DOMICILE["volumeMounts"]}
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """What the sidecar makes of its variables."""
+    monkeypatch.chdir(tmp_path)
+    return load(None, {variable["name"]: variable["value"] for variable in DOMICILE["env"]})
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", ALL)
+def test_every_manifest_fits_the_schema_of_the_api(name, version):
+    kubernetes_validate.validate(ALL[name], version, strict=True)
+
+
+def test_the_schema_check_can_fail():
+    broken = {**one("Service", "contacts"), "spec": {"ports": [{"port": "eighty"}]}}
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(broken, VERSIONS[0], strict=True)
+
+
+def test_the_kustomization_names_every_manifest_but_the_example():
+    kustomization = yaml.safe_load((FOLDER / "kustomization.yaml").read_text("utf-8"))
+    files = {path.name for path in FOLDER.glob("*.yaml")} - {"kustomization.yaml", "secret.example.yaml"}
+    assert set(kustomization["resources"]) == files
+    replaced = {image["name"] for image in kustomization["images"]}
+    assert {container["image"] for container in CONTAINERS.values()} == replaced
+    assert all(image["newTag"] != "latest" for image in kustomization["images"])
+
+
+def test_kustomize_builds_it(unavailable):
+    if shutil.which("kubectl") is None:
+        unavailable("building k8s/ with kustomize", "kubectl is not installed")
+        return
+    built = subprocess.run(["kubectl", "kustomize", FOLDER], capture_output=True, text=True, check=True, timeout=60)
+    rendered = list(yaml.safe_load_all(built.stdout))
+    assert len(rendered) == len(ALL) - 1
+    (stateful,) = [m for m in rendered if m["kind"] == "StatefulSet"]
+    assert all("/" in container["image"] for container in stateful["spec"]["template"]["spec"]["containers"])
+    (keys,) = [v for v in stateful["spec"]["template"]["spec"]["volumes"] if v["name"] == "keys"]
+    assert keys["secret"]["defaultMode"] == 0o400
+
+
+def test_everything_lies_in_the_one_namespace():
+    (namespace,) = [m["metadata"]["name"] for m in ALL.values() if m["kind"] == "Namespace"]
+    assert {m["metadata"].get("namespace", namespace) for m in ALL.values()} == {namespace}
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_every_container_meets_the_restricted_pod_security_standard(name):
+    security = CONTAINERS[name]["securityContext"]
+    assert security["allowPrivilegeEscalation"] is False
+    assert security["readOnlyRootFilesystem"] is True
+    assert security["capabilities"] == {"drop": ["ALL"]}
+    pod = POD["spec"]["securityContext"]
+    assert pod["runAsNonRoot"] is True
+    assert pod["runAsUser"] > 0
+    assert pod["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & set(POD["spec"])
+    assert set(CONTAINERS[name]["resources"]) == {"requests", "limits"}
+
+
+def test_the_pod_holds_no_credentials_of_the_cluster():
+    assert POD["spec"]["automountServiceAccountToken"] is False
+    assert POD["spec"]["enableServiceLinks"] is False
+
+
+def test_one_process_owns_the_embedded_vault(settings):
+    spec = one("StatefulSet", "contacts")["spec"]
+    assert settings.store.engine == "sqlite"
+    assert spec["replicas"] == 1
+    (claim,) = spec["volumeClaimTemplates"]
+    assert claim["spec"]["accessModes"] == ["ReadWriteOncePod"]
+    assert MOUNTS[claim["metadata"]["name"]] == str(settings.data)
+    assert settings.store.path.is_relative_to(settings.data)
+    assert not [m for m in ALL.values() if m["kind"] == "HorizontalPodAutoscaler"]
+
+
+def test_every_variable_of_the_sidecar_is_a_setting(settings):
+    assert all(variable["name"].startswith(PREFIX) for variable in DOMICILE["env"])
+    assert settings.country == "se"
+
+
+def test_a_variable_that_is_no_setting_would_be_found():
+    with pytest.raises(Exception, match="one fault"):
+        load(None, {"DOMICILE__LISTEN__ADMN": "0.0.0.0:8082"})
+
+
+def test_ports_of_containers_probes_and_services_agree_with_the_settings(settings):
+    ports = {port["name"]: port["containerPort"] for port in DOMICILE["ports"]}
+    assert ports == {"proxy": settings.listen.proxy.port, "admin": settings.listen.admin.port}
+    assert not settings.listen.admin.loopback, "the kubelet probes from outside the pod"
+    for probe, path in (("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
+        assert DOMICILE[probe]["httpGet"] == {"path": path, "port": "admin"}
+    assert [port["targetPort"] for port in one("Service", "contacts")["spec"]["ports"]] == ["proxy"]
+    (admin,) = one("Service", "contacts-admin")["spec"]["ports"]
+    assert (admin["targetPort"], admin["port"]) == ("admin", settings.listen.admin.port)
+    annotations = one("Service", "contacts-admin")["metadata"]["annotations"]
+    assert annotations["prometheus.io/port"] == str(settings.listen.admin.port)
+    assert one("StatefulSet", "contacts")["spec"]["serviceName"] == "contacts-admin"
+
+
+def test_every_selector_finds_the_pod():
+    labels = POD["metadata"]["labels"].items()
+    selectors = [
+        one("Service", "contacts")["spec"]["selector"],
+        one("Service", "contacts-admin")["spec"]["selector"],
+        one("StatefulSet", "contacts")["spec"]["selector"]["matchLabels"],
+        one("PodDisruptionBudget", "contacts")["spec"]["selector"]["matchLabels"],
+        one("NetworkPolicy", "contacts")["spec"]["podSelector"]["matchLabels"],
+    ]
+    assert all(selector and selector.items() <= labels for selector in selectors)
+
+
+def test_the_application_is_reached_through_the_sidecar_alone():
+    variables = {variable["name"]: variable["value"] for variable in CONTAINERS["web-app"]["env"]}
+    assert variables["HOST"] == "127.0.0.1"
+    policy = one("NetworkPolicy", "contacts")["spec"]
+    assert {port["port"] for rule in policy["ingress"] for port in rule["ports"]} == {"proxy", "admin"}
+    assert all(rule["from"] for rule in policy["ingress"])
+    assert set(policy["policyTypes"]) == {"Ingress", "Egress"}
+    assert {port["port"] for rule in policy["egress"] for port in rule["ports"]} == {53}
+    closed = one("NetworkPolicy", "nothing")["spec"]
+    assert closed["podSelector"] == {}
+    assert not {"ingress", "egress"} & set(closed)
+
+
+def test_rules_are_mounted_as_a_folder_so_that_a_change_arrives(settings):
+    assert VOLUMES["rules"]["configMap"]["name"] == one("ConfigMap", "domicile-rules")["metadata"]["name"]
+    (mount,) = [mount for mount in DOMICILE["volumeMounts"] if mount["name"] == "rules"]
+    assert "subPath" not in mount
+    assert mount["mountPath"] == str(settings.rules)
+
+
+def test_the_rules_load_and_name_what_they_protect(tmp_path):
+    for name, text in one("ConfigMap", "domicile-rules")["data"].items():
+        (tmp_path / name).write_text(text, "utf-8")
+    rules = load_rules(tmp_path)
+    assert {operation.entity.name for operation in rules.operations} == {"contact"}
+    assert len(rules.operations) == 5
+
+
+def test_rules_point_at_the_port_of_the_application():
+    variables = {variable["name"]: variable["value"] for variable in CONTAINERS["web-app"]["env"]}
+    for text in one("ConfigMap", "domicile-rules")["data"].values():
+        upstream = yaml.safe_load(text)["endpoint"]["upstream"]
+        assert upstream == f"http://{variables['HOST']}:{variables['PORT']}"
+
+
+def test_the_key_is_mounted_for_the_group_of_the_pod_alone(settings):
+    assert settings.keys.source == "file"
+    assert Path(settings.keys.place).parent == Path(MOUNTS["keys"])
+    assert VOLUMES["keys"]["secret"]["defaultMode"] == 0o400
+    assert POD["spec"]["securityContext"]["fsGroup"] == POD["spec"]["securityContext"]["runAsGroup"]
+    secret = one("Secret", "domicile-keys")
+    assert secret["metadata"]["name"] == VOLUMES["keys"]["secret"]["secretName"]
+    assert set(secret["stringData"]) == {Path(settings.keys.place).name}
+
+
+def test_the_example_secret_is_no_key():
+    (text,) = one("Secret", "domicile-keys")["stringData"].values()
+    assert "put the content" in text
+    assert "{" not in text
+
+
+def test_a_stop_lets_requests_finish():
+    grace = POD["spec"]["terminationGracePeriodSeconds"]
+    waits = {name: container["lifecycle"]["preStop"]["sleep"]["seconds"] for name, container in CONTAINERS.items()}
+    assert waits["domicile"] < waits["web-app"] < grace
+
+
+def test_user_and_folders_agree_with_the_image(settings):
+    image = (ROOT / "Dockerfile").read_text("utf-8")
+    user = POD["spec"]["securityContext"]["runAsUser"]
+    assert f"USER {user}:{POD['spec']['securityContext']['runAsGroup']}\n" in image
+    assert f"VOLUME {settings.data}\n" in image
+    assert f"DOMICILE__RULES={settings.rules} " in image
+    assert f"EXPOSE {settings.listen.proxy.port}\n" in image

@@ -1,0 +1,172 @@
+"""What the README tells to type works as it stands there."""
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import jsonschema
+import pytest
+import yaml
+from aiohttp import web
+
+from proxy.redactor.load import load
+from tests.support.instance import parsed
+from tests.support.serving import serving
+from tests.support.tree import ROOT
+
+README = (ROOT / "README.md").read_text("utf-8")
+OWN, RULE = "Put it before your own application", "Write a rule"
+FREE = {"DOMICILE__LISTEN__PROXY": "127.0.0.1:0", "DOMICILE__LISTEN__ADMIN": "127.0.0.1:0"}
+
+
+def block(heading: str, language: str) -> str:
+    """The one block of that language below a heading."""
+    section = README.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    (found,) = re.findall(rf"^```{language}\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    return str(found)
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A folder like a clone in which ``make install`` has run already: the command in ``.venv/bin`` is this one."""
+    shutil.copytree(ROOT / "rules", tmp_path / "rules")
+    (tmp_path / "Makefile").write_text("install:\n")
+    command = tmp_path / ".venv" / "bin" / "domicile"
+    command.parent.mkdir(parents=True)
+    command.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m proxy "$@"\n')
+    command.chmod(0o755)
+    return tmp_path
+
+
+def shell(clone: Path, script: str) -> str:
+    """What the script prints, run as by somebody who has the environment of the clone activated; it must succeed."""
+    done = subprocess.run(
+        ["bash", "-euc", script],
+        cwd=clone,
+        env={**os.environ, "PATH": f"{clone / '.venv' / 'bin'}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@asynccontextmanager
+async def started(clone: Path, script: str) -> AsyncIterator[str]:
+    """Run a script that ends by serving; the address of the proxy."""
+    process = await asyncio.create_subprocess_exec(
+        *("bash", "-euc", script),
+        cwd=clone,
+        env={**os.environ, **FREE},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    try:
+        said = b""
+        async with asyncio.timeout(30):
+            while (event := parsed(said.splitlines()[-1] if said else b"")).get("listener") != "proxy":
+                line = await process.stdout.readline()
+                assert line, said.decode()
+                said += line
+        yield f"http://{event['address']}"
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)  # the shell and the program in it
+        await process.communicate()
+
+
+class Contacts:
+    """An application as the README has it in mind: contacts with a name and an e-mail address, and ids it gives."""
+
+    def __init__(self) -> None:
+        self.stored: dict[str, Any] = {}
+
+    def app(self) -> web.Application:
+        made = web.Application()
+        made.add_routes([web.post("/contacts", self.create), web.get("/contacts/{id}", self.show)])
+        return made
+
+    async def create(self, request: web.Request) -> web.Response:
+        number = str(len(self.stored) + 17)
+        self.stored[number] = {**await request.json(), "id": int(number)}
+        return web.json_response(self.stored[number], status=201)
+
+    async def show(self, request: web.Request) -> web.Response:
+        return web.json_response(self.stored[request.match_info["id"]])
+
+
+async def test_the_ten_lines_put_it_before_an_application(clone: Path) -> None:
+    script, own = block(OWN, "sh"), Contacts()
+    assert "http://127.0.0.1:3000" in script
+    ann = {"name": "Ann Lindqvist", "email": "ann@example.com", "plan": "gold"}
+    async with (
+        serving(own.app()) as upstream,
+        started(clone, script.replace("http://127.0.0.1:3000", upstream)) as proxy,
+        aiohttp.ClientSession(proxy) as caller,
+    ):
+        async with caller.post("/contacts", json=ann) as answer:
+            assert (answer.status, await answer.json()) == (201, {**ann, "id": 17})
+        async with caller.get("/contacts/17") as answer:
+            assert await answer.json() == {**ann, "id": 17}
+    stored = own.stored["17"]
+    assert stored["plan"] == "gold"
+    assert stored["name"] != ann["name"]
+    assert re.fullmatch(r"[^@ ]+@[^@ ]+\.[a-z]+", stored["email"])
+    assert stored["email"] != ann["email"]
+
+
+def test_the_rules_of_the_ten_lines_are_in_order(clone: Path) -> None:
+    text = block(OWN, "sh").split("<<'RULES'\n")[1].split("RULES\n")[0]
+    (clone / "crm.yaml").write_text(text, "utf-8")
+    said = shell(clone, "domicile rules check crm.yaml")
+    assert "are in order: endpoints 1, entities 1, operations 5" in said
+    assert "warning" not in said
+
+
+def test_the_rule_that_explains_the_language_is_in_order(clone: Path) -> None:
+    head = 'version: 1\nendpoint: {name: crm, upstream: "http://127.0.0.1:3000"}\n'
+    path = clone / "crm.yaml"
+    path.write_text(head + block(RULE, "yaml"), "utf-8")
+    rules = load(path)
+    assert [operation.label for operation in rules.operations] == ["POST /contacts", "GET /contacts"]
+    assert rules.warnings == ()
+    shell(clone, "domicile rules check crm.yaml")
+
+
+def test_every_command_about_rules_does_what_stands_beside_it(clone: Path) -> None:
+    lines = block(RULE, "sh").splitlines()
+    check, test, explain, _ = (shell(clone, line) for line in lines)
+    assert "are in order" in check
+    assert re.search(r"^[1-9]\d* tests, 0 failed$", test, re.MULTILINE)
+    assert "POST /contacts" in explain
+    assert "contact" in explain
+    rules = yaml.safe_load((clone / "rules" / "contacts.yaml").read_text("utf-8"))
+    jsonschema.Draft202012Validator(json.loads((clone / "rules.json").read_text("utf-8"))).validate(rules)
+
+
+def test_what_the_readme_points_at_is_there() -> None:
+    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", README)
+    assert "docs/two-views.png" in links
+    assert [link for link in links if not (ROOT / link).exists()] == []
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    assert set(re.findall(r"^make ([a-z]+)", README, re.MULTILINE)) <= targets
+
+
+def test_the_picture_is_small_enough_to_be_shown_and_wide_enough_to_be_read() -> None:
+    picture = (ROOT / "docs" / "two-views.png").read_bytes()
+    assert picture.startswith(b"\x89PNG\r\n")
+    assert int.from_bytes(picture[16:20], "big") == 1280
+    assert len(picture) < 250_000

@@ -1,0 +1,59 @@
+"""A certificate authority for tests: makes server and client certificates as files."""
+
+import datetime as dt
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A certificate and its key as PEM files."""
+
+    certificate: Path
+    key: Path
+
+
+class Authority:
+    """Signs certificates; its own is ``certificate``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test authority")])
+        made = self._builder(self._name, self._key).add_extension(x509.BasicConstraints(True, None), critical=True)
+        usage = x509.KeyUsage(True, False, False, False, False, True, True, False, False)
+        self._own = made.add_extension(usage, critical=True).sign(self._key, hashes.SHA256())
+        self.certificate = folder / "authority.pem"
+        self.certificate.write_bytes(self._own.public_bytes(serialization.Encoding.PEM))
+
+    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+        now = dt.datetime.now(dt.UTC)
+        day = dt.timedelta(days=1)
+        made = x509.CertificateBuilder().subject_name(subject).issuer_name(self._name).public_key(key.public_key())
+        return made.serial_number(x509.random_serial_number()).not_valid_before(now - day).not_valid_after(now + day)
+
+    def issue(self, name: str) -> Pair:
+        """A certificate for a host name or an address, signed by this authority."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        try:
+            alternative: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(name))
+        except ValueError:
+            alternative = x509.DNSName(name)
+        made = self._builder(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]), key)
+        signed = made.add_extension(x509.SubjectAlternativeName([alternative]), critical=False).sign(
+            self._key, hashes.SHA256()
+        )
+        pair = Pair(self.folder / f"{name}.pem", self.folder / f"{name}.key")
+        pair.certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+        pair.key.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            )
+        )
+        return pair

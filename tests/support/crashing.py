@@ -1,0 +1,227 @@
+"""``domicile`` as a process that kills itself with SIGKILL at a named step, or whose store fails on demand.
+
+``python -m tests.support.crashing`` imports the program once, then forks a process for each line on standard input: a
+start costs milliseconds instead of a second, so that hundreds of deaths fit into a test. A fork shares nothing with
+its siblings but the files. The production code has no hook for this; the functions that are the steps get wrapped.
+"""
+
+import asyncio
+import importlib
+import json
+import os
+import select
+import signal
+import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, NamedTuple
+
+import proxy.clock
+from proxy.errors import Code, VaultError
+
+#: Step: the function that it is. Each is reached twice: ``NAME.before`` and ``NAME.after``.
+STEPS: dict[str, tuple[str, ...]] = {
+    # the first start
+    "folder": ("proxy.storage.sqlite_file:_claim",),
+    "file": ("proxy.storage.sqlite_file:_make",),
+    "format": ("proxy.storage.sqlite_file:migrate",),
+    "draft of the key": ("proxy.crypto.keyfile:_write",),
+    "key": ("proxy.crypto.sources:FileSource.create",),
+    "note": ("proxy.storage.sqlite:SqliteStore.put_note",),
+    "table": ("proxy.storage.sqlite:SqliteStore.ensure",),
+    # one exchange
+    "stage": ("proxy.redactor.exchange.writing:Writing.stage",),
+    "commit": ("proxy.storage.sqlite:SqliteStore.commit",),
+    "transaction": ("proxy.storage.sqlite_apply:_together",),
+    "send": ("proxy.web.upstream.client:HttpUpstream.send",),
+    "settle": tuple(
+        f"proxy.redactor.exchange.writing:Writing.{verb}" for verb in ("bind", "promote", "remove", "drop", "doubt")
+    ),
+    "answer": tuple(f"proxy.web.writer:{verb}" for verb in ("restored", "whole", "refuse", "stream")),
+    # later
+    "log": ("proxy.storage.sqlite_writer:Writer._move_log",),
+    "reconcile": ("proxy.redactor.exchange.ruled:reconcile",),
+}
+
+
+class Life(NamedTuple):
+    """How one process is to live: what a line on standard input says."""
+
+    argv: list[str]
+    folder: str
+    environment: dict[str, str]
+    output: str  #: file that standard output is appended to
+    log: str  #: file that standard error is appended to
+    kill_at: str = ""  #: ``NAME.before`` or ``NAME.after``
+    nth: int = 1
+    armed: str = ""  #: steps and failures count only while this file exists
+    shift: int = 0  #: milliseconds that the clock of this process runs ahead
+    quick: bool = False  #: the janitor comes every 50 ms, the log is moved after 20 ms
+    upkeep: float = 0  #: seconds between two rounds of the janitor; 0: as in service
+    failing: list[str] = []  # noqa: RUF012  # read, never written: verbs of the store, ``commit Bind`` for one kind of change
+
+
+def live(life: Life) -> int:
+    """Be that process."""
+    os.chdir(life.folder)
+    os.environ.update(life.environment)
+    if life.kill_at:
+        _mine(life)
+    for verb in life.failing:
+        _break(verb, life.armed)
+    if life.quick:
+        _set("proxy.bootstrap:_UPKEEP", 0.05)
+        _set("proxy.storage.sqlite_writer:IDLE", 0.02)
+    if life.upkeep:
+        _set("proxy.bootstrap:_UPKEEP", life.upkeep)
+    if life.shift:
+        _shift(life.shift)
+    return importlib.import_module("proxy.cli").main(life.argv)  # type: ignore[no-any-return]  # found by name
+
+
+def _mine(life: Life) -> None:
+    name, _, side = life.kill_at.partition(".")
+    left = life.nth
+
+    def reached() -> None:
+        nonlocal left
+        if not _exists(life.armed):
+            return
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    for place in STEPS[name]:
+        _wrap(place, reached if side == "before" else _nothing, reached if side == "after" else _nothing)
+
+
+def _exists(path: str) -> bool:
+    return not path or os.path.exists(path)  # noqa: PTH110  # on the path of every step: cheap
+
+
+def _nothing() -> None:
+    pass
+
+
+def _place(place: str) -> tuple[Any, str]:
+    module, _, path = place.partition(":")
+    *owners, name = path.split(".")
+    owner = importlib.import_module(module)
+    for step in owners:
+        owner = getattr(owner, step)
+    return owner, name
+
+
+def _set(place: str, value: Any) -> None:
+    owner, name = _place(place)
+    getattr(owner, name)  # a name that moved must not be set in vain
+    setattr(owner, name, value)
+
+
+def _wrap(place: str, before: Callable[[], None], after: Callable[[], None]) -> None:
+    owner, name = _place(place)
+    inner = getattr(owner, name)
+
+    @wraps(inner)
+    def plain(*arguments: Any, **named: Any) -> Any:
+        before()
+        answer = inner(*arguments, **named)
+        after()
+        return answer
+
+    @wraps(inner)
+    async def awaited(*arguments: Any, **named: Any) -> Any:
+        before()
+        answer = await inner(*arguments, **named)
+        after()
+        return answer
+
+    setattr(owner, name, awaited if asyncio.iscoroutinefunction(inner) else plain)
+
+
+def _break(verb: str, while_exists: str) -> None:
+    """Let a verb of the store fail for as long as the file exists."""
+    verb, _, change = verb.partition(" ")
+    owner, name = _place(f"proxy.storage.sqlite:SqliteStore.{verb}")
+    inner = getattr(owner, name)
+
+    @wraps(inner)
+    async def broken(*arguments: Any) -> Any:
+        if _exists(while_exists) and (not change or any(type(one).__name__ == change for one in arguments[2])):
+            raise VaultError(Code.VAULT_DOWN, "The disk of the vault's database is full: free some space.")
+        return await inner(*arguments)
+
+    setattr(owner, name, broken)
+
+
+def _shift(milliseconds: int) -> None:
+    inner = proxy.clock.system_clock
+
+    def shifted() -> int:
+        return inner() + milliseconds
+
+    _set("proxy.bootstrap:system_clock", shifted)
+    function = importlib.import_module("proxy.bootstrap").running.__wrapped__
+    function.__defaults__ = tuple(shifted if value is inner else value for value in function.__defaults__)
+
+
+# ---------------------------------------------------------------------- the process that forks
+
+
+def _fork(life: Life) -> int:
+    sys.stdout.flush()
+    child = os.fork()
+    if child:
+        return child
+    status = 70
+    try:
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        for descriptor, path in ((1, life.output), (2, life.log)):
+            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), descriptor)
+        status = live(life)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(status)
+
+
+def _say(**what: int) -> None:
+    print(json.dumps(what), flush=True)
+
+
+def _obey(told: dict[str, Any], alive: set[int]) -> None:
+    if "signal" not in told:
+        alive.add(child := _fork(Life(**told)))
+        _say(born=child)
+    elif told["child"] in alive:  # not waited for yet, so that its number is still its own
+        os.kill(told["child"], told["signal"])
+
+
+def main() -> None:
+    """Fork for each line until standard input ends; then end what still lives."""
+    for name in (
+        "proxy.cli",
+        "proxy.bootstrap",
+        "uvloop",
+        *{place.partition(":")[0] for p in STEPS.values() for place in p},
+    ):
+        importlib.import_module(name)
+    alive: set[int] = set()
+    pending = b""
+    while True:
+        if select.select([0], [], [], 0.01)[0]:
+            piece = os.read(0, 65536)
+            if not piece:
+                break
+            *lines, pending = (pending + piece).split(b"\n")
+            for line in lines:
+                _obey(json.loads(line), alive)
+        while alive and (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            alive.discard(ended[0])
+            _say(ended=ended[0], status=os.waitstatus_to_exitcode(ended[1]))
+    for child in alive:
+        os.kill(child, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

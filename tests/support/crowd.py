@@ -1,0 +1,271 @@
+"""Callers who create, change and delete at once, and a judge who knows what each of them must see afterwards.
+
+Every protected value is made from a number, and the number travels beside it in the clear (``name`` and ``name_w``).
+The application keeps both, so each answer tells by itself which values it has to show: the judge needs no model of the
+order in which things happened, and it sees at once when a token stands for another value, or for none.
+"""
+
+import asyncio
+import datetime as dt
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+from tests.support.application import Application
+from tests.support.lives import Installation
+
+Record = dict[str, Any]
+
+
+def _card(number: int) -> str:
+    digits = f"4929{number:011d}"
+    total = sum(sum(divmod(int(char) * (2 - index % 2), 10)) for index, char in enumerate(digits))
+    return f"{digits}{-total % 10}"
+
+
+#: What a field holds that was written under a number.
+VALUES: dict[str, Callable[[int], Any]] = {
+    "name": lambda w: f"Zorbina Quibblethwaite {w}",
+    "email": lambda w: f"Zorbina.{w % 50}@Wexlomere.example",
+    "phone": lambda w: f"+46 70 {w:07d}",
+    "born": lambda w: (dt.date(1900, 1, 1) + dt.timedelta(days=w % 30000)).isoformat(),
+    "card": _card,
+    "address": lambda w: {"street": f"Flumpergatan {w}", "city": "Visby"},
+    "tags": lambda w: [f"yxmarker-{w}-{index}" for index in range(w % 3)],
+    "matrix": lambda w: [[f"qoph-{w}-1"], [f"qoph-{w}-2", f"qoph-{w}-3"]],
+}
+FIELDS = tuple(VALUES)
+#: What of the values must never be found outside.
+MARKERS = ("Quibblethwaite", "Wexlomere", "Flumpergatan", "yxmarker-", "qoph-")
+
+
+def body(w: int, fields: Iterable[str] = FIELDS) -> Record:
+    """What a caller sends who writes these fields under that number."""
+    made: Record = {}
+    for name in fields:
+        made[name] = VALUES[name](w)
+        made[f"{name}_w"] = w
+    return made
+
+
+def faults(seen: Record) -> list[str]:
+    """The fields of an answer that do not show the value which their number stands for."""
+    return [
+        f"{name}_w={seen[f'{name}_w']}: {seen.get(name)!r}"
+        for name in FIELDS
+        if f"{name}_w" in seen and seen.get(name) != VALUES[name](int(seen[f"{name}_w"]))
+    ]
+
+
+def moody(application: Application) -> Any:
+    """The application, slow now and then: it refuses, fails before it acted, after it acted, or falls silent."""
+
+    @web.middleware
+    async def answer(request: web.Request, handler: Any) -> web.StreamResponse:
+        if request.method == "GET":
+            return await handler(request)  # type: ignore[no-any-return]  # aiohttp's handler
+        await asyncio.sleep(random.choice((0, 0, 0, 0.002, 0.01)))
+        mood = random.random()
+        if mood < 0.08:
+            return web.json_response({"error": "refused", "input": await request.text()}, status=422)
+        if mood < 0.12:
+            return web.json_response({"error": "no"}, status=500)
+        if request.match_info.get("id", "0") not in {"0", *map(str, application.records)}:
+            return web.json_response({"error": "not found"}, status=404)
+        acted = await handler(request)
+        if mood < 0.16:
+            return web.json_response({"error": "late"}, status=500)
+        if mood < 0.20 and request.transport is not None:
+            request.transport.abort()
+        await asyncio.sleep(random.choice((0, 0, 0, 0.002, 0.01)))
+        return acted  # type: ignore[no-any-return]  # as above
+
+    made = application.app()
+    made.middlewares.append(answer)
+    return made
+
+
+@dataclass
+class Crowd:
+    """Callers before one installation, behind which stands one application."""
+
+    application: Application
+    caller: aiohttp.ClientSession
+    installation: Installation
+    number: int = 0
+    every: set[int] = field(default_factory=set)  #: ids that the application ever gave
+    known: set[int] = field(default_factory=set)  #: of these, what its own answer or a quiet moment told callers of
+    gone: set[int] = field(default_factory=set)  #: ids whose deletion was acknowledged
+    last: dict[int, dict[str, int]] = field(
+        default_factory=dict
+    )  #: numbers acknowledged to the one who owns the record
+    open: dict[int, dict[str, set[int]]] = field(default_factory=dict)  #: numbers sent since, without an answer
+    counts: Counter[str] = field(default_factory=Counter)
+    writes: Counter[int] = field(default_factory=Counter)  #: by record, counted when one begins and when it ends
+    busy: Counter[int] = field(default_factory=Counter)  #: by record, those under way
+    story: list[str] = field(default_factory=list)  #: what was asked and answered, in the order of the answers
+
+    def next(self) -> int:
+        """A number that nobody has used."""
+        self.number += 1
+        return self.number
+
+    async def ask(self, method: str, path: str, **options: Any) -> tuple[int, Any]:
+        """One request: the status and the decoded answer; status 0 when no answer came."""
+        options.setdefault("allow_redirects", False)
+        status, data = await self._ask(method, path, **options)
+        sent = options.get("json")
+        numbers = {name: w for name, w in sent.items() if name.endswith("_w")} if isinstance(sent, dict) else ""
+        made = f" id {data['id']}" if method == "POST" and isinstance(data, dict) and "id" in data else ""
+        self.story.append(f"{method} {path} {numbers}: {status}{made}")
+        return status, data
+
+    def told(self, ident: int) -> str:
+        """The story of one record."""
+        lines = [line for line in self.story if f"/people/{ident} " in line or line.endswith(f" id {ident}")]
+        return f"record {ident}:\n  " + "\n  ".join(lines) + f"\n  {self.application.records.get(ident)}"
+
+    async def _ask(self, method: str, path: str, **options: Any) -> tuple[int, Any]:
+        try:
+            async with self.caller.request(method, self.installation.proxy + path, **options) as answer:
+                data = await answer.json(content_type=None) if await answer.read() else None
+                assert answer.status in (0, 502) or answer.content_type != "application/problem+json", data
+                self.counts[f"{method} {answer.status}"] += 1
+                return answer.status, data
+        except (aiohttp.ClientError, OSError):
+            self.counts[f"{method} killed"] += 1
+            return 0, None
+
+    async def visit(self, worker: int, workers: int) -> None:
+        """One caller: whatever comes to mind, until nobody answers any more. Records of odd ids have one writer only."""
+        while True:
+            mine = [
+                ident
+                for ident in self.application.records
+                if ident in self.known and (ident % 2 == 0 or ident // 2 % workers == worker)
+            ]
+            ident = random.choice(mine) if mine else 0
+            act = random.choices(self._acts, self._weights)[0] if ident else Crowd.create
+            if len(self.application.records) > 150:
+                act = Crowd.delete
+            if await act(self, ident) == 0:
+                return
+
+    async def create(self, _: int) -> int:
+        """A new record, as JSON."""
+        status, seen = await self.ask("POST", "/people", json=body(self.next()))
+        self._know(status, (201, 422, 500, 502, 503), [seen] if status == 201 else [])
+        return status
+
+    async def create_many(self, _: int) -> int:
+        """Three at once."""
+        status, seen = await self.ask("POST", "/people/bulk", json=[body(self.next()) for _ in range(3)])
+        self._know(status, (201, 422, 500, 502, 503), seen if status == 201 else [])
+        return status
+
+    async def create_form(self, _: int) -> int:
+        """A new record by a form."""
+        sent = body(self.next(), ("name", "email", "phone"))
+        status, _answer = await self.ask("POST", "/people/form", data=sent)
+        self._know(status, (302, 422, 500, 502), [])
+        return status
+
+    async def replace(self, ident: int) -> int:
+        """Every field, or what is left of them."""
+        w = self.next()
+        return await self._write("PUT", ident, body(w, random.sample(FIELDS, random.choice((3, 6, 8)))), True)
+
+    async def change(self, ident: int) -> int:
+        """Some fields, one of them perhaps as it is."""
+        names = random.sample(FIELDS, random.randint(1, 4))
+        sent = body(self.next(), names)
+        record = self.application.records.get(ident, {})
+        if f"{names[0]}_w" in record and ident % 2 and ident in self.last:  # its only writer knows what it holds
+            sent.update(body(int(record[f"{names[0]}_w"]), names[:1]))
+        return await self._write("PATCH", ident, sent, False)
+
+    async def _write(self, method: str, ident: int, sent: Record, whole: bool) -> int:
+        numbers = {name: sent[f"{name}_w"] for name in FIELDS if f"{name}_w" in sent}
+        for name in FIELDS if whole else numbers:
+            self.open.setdefault(ident, {}).setdefault(name, set()).add(numbers.get(name, 0))
+        status, seen = await self._changing(ident, method, json=sent)
+        self._know(status, (200, 404, 422, 500, 502), [seen] if status == 200 else [])
+        if status == 200:
+            before = {} if whole else self.last.get(ident, {})
+            self.last[ident] = {**before, **numbers}
+            for name in FIELDS if whole else numbers:
+                self.open[ident].pop(name, None)
+        return status
+
+    async def _changing(self, ident: int, method: str, **options: Any) -> tuple[int, Any]:
+        self.writes[ident] += 1
+        self.busy[ident] += 1
+        try:
+            return await self.ask(method, f"/people/{ident}", **options)
+        finally:
+            self.writes[ident] += 1
+            self.busy[ident] -= 1
+
+    async def delete(self, ident: int) -> int:
+        """Delete it."""
+        status, _ = await self._changing(ident, "DELETE")
+        self._know(status, (204, 404, 422, 500, 502), [])
+        if status == 204:
+            self.gone.add(ident)
+        return status
+
+    async def look(self, ident: int) -> int:
+        """Read one."""
+        before = self.writes - self.busy
+        status, seen = await self.ask("GET", f"/people/{ident}")
+        self._know(status, (200, 404), self._quiet([seen], before) if status == 200 else [])
+        return status
+
+    async def browse(self, _: int) -> int:
+        """Read all."""
+        before = self.writes - self.busy
+        status, seen = await self.ask("GET", "/people")
+        self._know(status, (200,), self._quiet(seen["items"], before) if status == 200 else [], shown=False)
+        return status
+
+    def _quiet(self, seen: Iterable[Record], before: Counter[int]) -> list[Record]:
+        """The records that nobody wrote to while they were read."""
+        return [item for item in seen if before[item["id"]] == self.writes[item["id"]]]
+
+    _acts = (create, create_many, create_form, replace, change, delete, look, browse)
+    _weights = (20, 3, 5, 15, 30, 12, 12, 3)
+
+    def _know(self, status: int, expected: tuple[int, ...], seen: Iterable[Record], *, shown: bool = True) -> None:
+        assert status in (0, *expected), f"{status} is no answer of this application"
+        for record in seen:
+            assert not faults(record), f"{faults(record)}\n{record}\n{self.told(record['id'])}"
+            if shown:
+                self.known.add(record["id"])
+        self.every.update(self.application.records)
+
+    async def judge(self, sample: int = 20) -> None:
+        """Everything that the application holds reads as it was written; what was acknowledged is what it holds."""
+        status, listed = await self.ask("GET", "/people")
+        assert status == 200
+        assert {item["id"] for item in listed["items"]} == set(self.application.records)
+        self.known.update(self.application.records)
+        for record in listed["items"]:
+            assert not faults(record), f"{faults(record)}\n{self.told(record['id'])}"
+        for ident in random.sample(sorted(self.every), min(sample, len(self.every))):
+            status, seen = await self.ask("GET", f"/people/{ident}")
+            assert status == (200 if ident in self.application.records else 404)
+            assert status == 404 or not faults(seen), f"{faults(seen)}\n{self.told(ident)}"
+        self._compare()
+
+    def _compare(self) -> None:
+        """What was acknowledged stands in the application, unless something sent later does."""
+        assert not [ident for ident in self.gone & set(self.application.records) if ident % 2]
+        for ident, record in self.application.records.items():
+            for name, number in self.last.get(ident, {}).items() if ident % 2 else ():
+                held = int(record.get(f"{name}_w", 0))
+                assert held in {number} | self.open.get(ident, {}).get(name, set()), f"{ident} lost {name}_w={number}"

@@ -1,0 +1,157 @@
+"""Exchanges over a rule text and a vault in memory: one call is one request and what the application answered."""
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from proxy.clock import ManualClock
+from proxy.crypto.keyset import Keyset
+from proxy.redactor.exchange.ruled import RuleExchange
+from proxy.redactor.exchange.runtime import Runtime, join
+from proxy.redactor.load import load_text
+from proxy.redactor.message import Answer, RawHeaders, Request
+from proxy.storage.memory import MemoryStore
+from proxy.telemetry.metrics import Metrics
+from proxy.vault.collection import Collection
+from proxy.vault.vault import Vault, VaultOptions, new_vault
+from tests.support.stores import FailingStore
+
+FIELDS = (
+    "name: {kind: name}",
+    "email: {kind: email, token: {shape: email, same: true}, find: [exact]}",
+    "phone: {kind: phone, token: {shape: numeric, keep_last: 2}}",
+    "born: {kind: date, token: {shape: date}}",
+    'tags: {kind: text, at: "$.tags[*]"}',
+)
+JSON: RawHeaders = ((b"Content-Type", b"application/json"),)
+FORM: RawHeaders = ((b"Content-Type", b"application/x-www-form-urlencoded"),)
+HTML: RawHeaders = ((b"Content-Type", b"text/html; charset=utf-8"),)
+PLAIN: RawHeaders = ((b"Content-Type", b"text/plain"),)
+
+#: One operation of each verb on one record, and a list.
+USUAL = (
+    "{match: POST /p, create: p}",
+    '{match: GET /p, read: p, query: {email: {field: email}}, response: {each: "$[*]", id: $.id}}',
+    '{match: "GET /p/{id}", read: p}',
+    '{match: "PATCH /p/{id}", update: p}',
+    '{match: "DELETE /p/{id}", delete: p}',
+)
+
+
+def rule_text(*operations: str, fields: tuple[str, ...] = FIELDS, more: str = "") -> str:
+    """A rule file with one entity ``p`` of these fields; ``more`` are further lines at its root."""
+    lines = [
+        "version: 1",
+        'endpoint: {name: app, upstream: "http://127.0.0.1:3000"}',
+        more,
+        "entities:",
+        "  p:",
+        "    fields:",
+    ]
+    lines += [f"      {field}" for field in fields]
+    return "\n".join([*lines, "operations:", *(f"  - {operation}" for operation in operations)]) + "\n"
+
+
+def member_form(**members: str) -> bytes:
+    return urlencode(members).encode()
+
+
+def headers_of(body: bytes, given: RawHeaders | None) -> RawHeaders:
+    return (JSON if body else ()) if given is None else given
+
+
+def written(body: Any) -> bytes:
+    """Bytes as they are, anything else as JSON."""
+    return body if isinstance(body, bytes) else json.dumps(body, ensure_ascii=False).encode()
+
+
+@dataclass
+class Call:
+    """One request that was redacted and waits for its answer."""
+
+    exchange: RuleExchange
+    sent: Request
+
+    @property
+    def json(self) -> Any:
+        """What the application got."""
+        return json.loads(self.sent.body)
+
+    @property
+    def form(self) -> dict[str, str]:
+        return dict(parse_qsl(self.sent.body.decode(), keep_blank_values=True))
+
+    async def answer(self, status: int, body: Any = b"", headers: RawHeaders | None = None) -> Answer:
+        """What the caller gets for this answer, by the way that the proxy goes."""
+        raw = written(body)
+        answer = Answer(status, headers_of(raw, headers), raw)
+        if self.exchange.wants(status, answer.headers):
+            return await self.exchange.incoming(answer)
+        await self.exchange.settled(status, answer.headers)
+        return answer
+
+    async def seen(self, status: int, body: Any = b"", headers: RawHeaders | None = None) -> Any:
+        """The JSON that the caller gets."""
+        return json.loads((await self.answer(status, body, headers)).body)
+
+
+@dataclass
+class Desk:
+    """Rules in force over a vault in memory, and all that a test of them turns."""
+
+    runtime: Runtime
+    vault: Vault
+    store: FailingStore
+    clock: ManualClock
+    keyset: Keyset
+    metrics: Metrics
+    events: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def people(self) -> Collection:
+        return next(iter(self.runtime.joined.values())).collection
+
+    async def send(self, match: str, body: Any = b"", headers: RawHeaders | None = None) -> Call:
+        """Redact a request such as ``POST /p``; what is no bytes is sent as JSON."""
+        method, _, target = match.partition(" ")
+        raw = written(body)
+        request = Request(method, target.encode("latin-1"), headers_of(raw, headers), raw)
+        _, matched = self.runtime.match(method, "app", request.target, request.headers)
+        assert matched is not None, f"no rule matches {match}"
+        exchange = self.runtime.exchange(matched)
+        return Call(exchange, await exchange.outgoing(request))
+
+    async def create(self, body: dict[str, Any], ident: int = 1) -> dict[str, Any]:
+        """Create a record by ``POST /p``; what the application has of it."""
+        call = await self.send("POST /p", body)
+        stored: dict[str, Any] = {**call.json, "id": ident}
+        await call.answer(201, {"id": ident})
+        return stored
+
+    async def shown(self, stored: Any, match: str = "GET /p/1") -> Any:
+        """What a reader sees of what the application has."""
+        return await (await self.send(match)).seen(200, stored)
+
+    async def counts(self) -> tuple[int, int, int]:
+        """(records, of them pending, staged changes)."""
+        return await self.store.count(self.people.table)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is under way and nobody is locked out."""
+        return not self.people.state.in_flight and len(self.people.state.locks) == 0
+
+
+async def desk(*operations: str, fields: tuple[str, ...] = FIELDS, more: str = "") -> Desk:
+    """A desk with these operations; without any, ``USUAL``."""
+    store, clock, events, metrics = FailingStore(MemoryStore()), ManualClock(), Counter[str](), Metrics()
+    keyset = Keyset.create("test")
+
+    def observe(event: str, _schema: str, count: int) -> None:
+        events[event] += count
+
+    vault = new_vault(keyset, store, clock, observe, VaultOptions("test", "SE", pending_keep=7 * 86_400_000))
+    rules = load_text(rule_text(*(operations or USUAL), fields=fields, more=more))
+    return Desk(await join(rules, vault, metrics), vault, store, clock, keyset, metrics, events)

@@ -1,0 +1,140 @@
+"""A gateway on a real socket, with rules and exchanges that tests steer and that take notes."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from proxy.model.schema import Schema
+from proxy.redactor.message import Answer, RawHeaders, Request
+from proxy.redactor.rules import (
+    Endpoint,
+    Entity,
+    Limits,
+    Match,
+    OnError,
+    Operation,
+    Position,
+    RequestRule,
+    ResponseRule,
+    Unmatched,
+    Verb,
+)
+from proxy.web.gateway import Gateway, GatewayOptions
+from proxy.web.listening import listen
+from proxy.web.ports import Seen
+from proxy.web.upstream.client import HttpUpstream
+from proxy.web.upstream.limits import Limits as UpstreamLimits
+
+#: Requests whose target begins with this are matched.
+MATCHED = b"/people"
+
+#: Targets that are matched if the body names the method PUT.
+OVERRIDDEN = b"/staff"
+
+#: What the exchange swaps, one way and back.
+VALUE, TOKEN = b"Ann", b"tok_9f8e7d6c"
+
+
+@dataclass
+class Exchange:
+    """Swaps ``VALUE`` for ``TOKEN`` in bodies and back, and notes each call."""
+
+    calls: list[tuple[Any, ...]] = field(default_factory=list)
+    wanted: bool = True
+    out: Callable[[Request], Request] | None = None
+    back: Callable[[Answer], Answer] | None = None
+
+    async def outgoing(self, request: Request) -> Request:
+        self.calls.append(("outgoing", request))
+        if self.out is not None:
+            return self.out(request)
+        return request._replace(body=request.body.replace(VALUE, TOKEN))
+
+    def wants(self, status: int, headers: RawHeaders) -> bool:
+        return self.wanted
+
+    async def incoming(self, answer: Answer) -> Answer:
+        self.calls.append(("incoming", answer))
+        if self.back is not None:
+            return self.back(answer)
+        return answer._replace(body=answer.body.replace(TOKEN, VALUE))
+
+    async def settled(self, status: int, headers: RawHeaders) -> None:
+        self.calls.append(("settled", status, headers))
+
+    async def failed(self, sent: bool) -> None:
+        self.calls.append(("failed", sent))
+
+    @property
+    def names(self) -> list[str]:
+        return [call[0] for call in self.calls]
+
+
+@dataclass
+class Steered:
+    """Rules and journal in one: what tests set, and what they look at."""
+
+    endpoint: Endpoint
+    exchange_: Exchange = field(default_factory=Exchange)
+    verb: Verb = Verb.UPDATE
+    asked: list[tuple[str, str, bytes, RawHeaders]] = field(default_factory=list)
+    notes: list[Seen] = field(default_factory=list)
+    fault: Exception | None = None
+    gateway: Gateway | None = None
+
+    def match(
+        self, method: str, host: str, target: bytes, headers: RawHeaders, override: str | None = None
+    ) -> tuple[Endpoint, Match | None]:
+        self.asked.append((method, host, target, headers))
+        if self.fault is not None:
+            raise self.fault
+        if not target.startswith(MATCHED) and not (target.startswith(OVERRIDDEN) and override == "PUT"):
+            return self.endpoint, None
+        return self.endpoint, Match(operation(self.endpoint, self.verb), {})
+
+    def overridable(self, host: str, target: bytes) -> bool:
+        return target.startswith(OVERRIDDEN)
+
+    def exchange(self, match: Match) -> Exchange:
+        return self.exchange_
+
+    def seen(self, seen: Seen) -> None:
+        self.notes.append(seen)
+
+
+def endpoint(url: str, **more: Any) -> Endpoint:
+    """An endpoint that passes what no rule names, unless told otherwise."""
+    made = Endpoint("crm", url, frozenset(), "", Unmatched.PASS, Limits(), OnError())
+    return replace(made, **more)
+
+
+def operation(at: Endpoint, verb: Verb = Verb.UPDATE) -> Operation:
+    """An operation of that endpoint on people."""
+    return Operation(
+        "PUT /people/{id}",
+        at,
+        verb,
+        ("PUT",),
+        "/people/{id}",
+        Entity("person", Schema("person", ()), {}, None, True),
+        None,
+        RequestRule(None, {}),
+        ResponseRule(None, None, frozenset({200, 201})),
+        Position("rules.yaml", 1, 1),
+    )
+
+
+@asynccontextmanager
+async def gateway(
+    url: str, *, limits: UpstreamLimits | None = None, options: dict[str, Any] | None = None, **more: Any
+) -> AsyncIterator[tuple[int, Steered]]:
+    """A gateway before the application at ``url``; gives its port and what steers it. ``more`` is for the endpoint."""
+    steered = Steered(endpoint(url, **more))
+    made = Gateway(steered, steered, GatewayOptions(HttpUpstream(limits), **(options or {})))
+    steered.gateway = made
+    try:
+        async with listen("proxy", ("127.0.0.1", 0), made.server) as place:
+            yield int(place.rpartition(":")[2]), steered
+    finally:
+        await made.close()

@@ -1,0 +1,87 @@
+"""A group of commits against a bare in-memory SQLite connection, beside the reference engine's table."""
+
+import asyncio
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from proxy.errors import VaultError
+from proxy.storage.base import Change, Conflict
+from proxy.storage.memory import _Table
+from proxy.storage.migrations.runner import migrate
+from proxy.storage.sqlite_apply import apply
+from proxy.storage.sqlite_ddl import make
+from proxy.storage.sqlite_sql import Statements, read_staged
+from tests.support.rows import LAYOUT
+
+Group = Sequence[Sequence[Change]]
+
+
+def connect() -> sqlite3.Connection:
+    """A database in memory with the tables of ``LAYOUT``."""
+    connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=512)
+    migrate(connection)
+    connection.execute("BEGIN")
+    make(connection, LAYOUT)
+    connection.execute("COMMIT")
+    return connection
+
+
+class Pair:
+    """The same commits in SQLite, as one group, and in the reference, one after the other."""
+
+    def __init__(self) -> None:
+        self.connection = connect()
+        self.sql = Statements(LAYOUT)
+        self.table = _Table(LAYOUT)
+
+    def clear(self) -> None:
+        """Empty both."""
+        for name in ("r", "s", "t"):
+            self.connection.execute(f"DELETE FROM {name}_{LAYOUT.table}")
+        self.connection.execute("UPDATE tables SET rows = 0")
+        self.table = _Table(LAYOUT)
+
+    def run(self, group: Group) -> tuple[list[Any], list[Any]]:
+        """What became of each commit: in SQLite, in the reference."""
+        future: asyncio.Future[None] = None  # type: ignore[assignment]  # nobody waits for this group
+        outcomes = apply(self.connection, [(future, self.sql, commit) for commit in group])
+        told = [None] * len(group) if outcomes is None else [_told(outcome) for outcome in outcomes]
+        return told, [self._refer(commit) for commit in group]
+
+    def _refer(self, commit: Sequence[Change]) -> Any:
+        work = self.table.copy()
+        try:
+            for change in commit:
+                work.apply(change)
+        except (Conflict, VaultError) as error:
+            return _told(error)
+        self.table = work
+        return None
+
+    def states(self) -> tuple[list[Any], list[Any]]:
+        """All rows, staged changes, index entries and the count of rows: in SQLite, in the reference."""
+        sql = self.sql
+        rids = [rid for (rid,) in self._all(f"SELECT rid FROM r_{LAYOUT.table} ORDER BY rid")]
+        rows = [sql.read(self._all(sql.rows.single, (rid,))[0]) for rid in rids]
+        staged = [read_staged(raw) for raw in self._all(sql.waiting, (2**62, 1000))]
+        tokens = self._all(f"SELECT hash, rid FROM t_{LAYOUT.table} ORDER BY hash, rid")
+        table = self.table
+        return (
+            [rows, sorted(staged), tokens, self._all(sql.count)[0][0]],
+            [
+                [table.row(rid) for rid in sorted(table.rows)],
+                sorted(table.staged.values()),
+                sorted((token, rid) for token, rids in table.tokens.items() for rid in rids),
+                len(table.rows),
+            ],
+        )
+
+    def _all(self, text: str, values: Sequence[Any] = ()) -> list[Any]:
+        return self.connection.execute(text, values).fetchall()
+
+
+def _told(error: Exception | None) -> Any:
+    if isinstance(error, Conflict):
+        return error.change, error.hashes
+    return error.code if isinstance(error, VaultError) else error

@@ -1,0 +1,138 @@
+"""``domicile serve`` as a real process on free ports, killed and restarted at will."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from proxy.errors import Code, VaultError
+
+_START = 20.0  # seconds; a shared machine may be slow
+
+
+@dataclass
+class Instance:
+    """One installation: a folder with settings, rules and data, and at most one running process."""
+
+    folder: Path
+    program: tuple[str, ...] = ("-m", "proxy", "serve")
+    environment: dict[str, str] = field(default_factory=dict)
+    process: asyncio.subprocess.Process | None = None
+    proxy: str = ""
+    admin: str = ""
+    log: bytearray = field(default_factory=bytearray)
+    _reader: asyncio.Task[None] | None = None
+    _listening: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    @property
+    def rules(self) -> Path:
+        return self.folder / "rules"
+
+    def settings(self) -> dict[str, str]:
+        """Settings by environment variable: everything below the folder, on free ports."""
+        return {
+            "DOMICILE__DATA": str(self.data),
+            "DOMICILE__RULES": str(self.rules),
+            "DOMICILE__LISTEN__PROXY": "127.0.0.1:0",
+            "DOMICILE__LISTEN__ADMIN": "127.0.0.1:0",
+            **self.environment,
+        }
+
+    async def start(self) -> None:
+        """Start and wait until both listeners are open; ``VaultError`` with the log when it ends instead."""
+        self._listening.clear()
+        self.process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *self.program,
+            cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **self.settings()},
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        self._reader = asyncio.create_task(self._read(self.process))
+        waiting = asyncio.create_task(self._listening.wait())
+        await asyncio.wait([waiting, self._reader], timeout=_START, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if not self._listening.is_set():
+            await self.kill()
+            raise VaultError(Code.INTERNAL, "The process did not start listening:\n" + self.log.decode())
+
+    async def _read(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stderr is not None
+        found: dict[str, str] = {}
+        async for line in process.stderr:
+            self.log += line
+            event = parsed(line)
+            if event.get("event") == "listening":
+                found[event["listener"]] = "http://" + event["address"]
+                if {"proxy", "admin"} <= found.keys():
+                    self.proxy, self.admin = found["proxy"], found["admin"]
+                    self._listening.set()
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """Log lines of that event so far."""
+        return [event for line in self.log.splitlines() if (event := parsed(bytes(line))).get("event") == name]
+
+    async def logged(self, name: str, count: int = 1, within: float = 5.0) -> None:
+        """Wait until the event was logged so many times."""
+        async with asyncio.timeout(within):
+            while len(self.events(name)) < count:  # noqa: ASYNC110  # the log comes from another process
+                await asyncio.sleep(0.02)
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to this very process."""
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    async def ended(self) -> int:
+        """Wait for the end of the process; its exit status."""
+        assert self.process is not None
+        assert self._reader is not None
+        status = await self.process.wait()
+        await self._reader
+        self.process = None
+        return status
+
+    async def kill(self) -> None:
+        """kill -9; no effect when it is gone."""
+        if self.process is not None:
+            if self.process.returncode is None:
+                self.process.kill()
+            await self.ended()
+
+    async def stop(self) -> int:
+        """SIGTERM and wait; the exit status."""
+        self.send(signal.SIGTERM)
+        return await self.ended()
+
+
+def parsed(line: bytes) -> dict[str, Any]:
+    """A JSON log line, or ``{}`` for anything else."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+@asynccontextmanager
+async def running(folder: Path, rules: str, **environment: str) -> AsyncIterator[Instance]:
+    """An installation with one rule file, started; killed at the end."""
+    instance = Instance(folder, environment=environment)
+    instance.rules.mkdir(parents=True, exist_ok=True)
+    (instance.rules / "rules.yaml").write_text(rules)
+    await instance.start()
+    try:
+        yield instance
+    finally:
+        await instance.kill()

@@ -1,0 +1,176 @@
+"""Many short lives of one installation: started by fork, killed at will or by themselves, reborn on the same files."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.support.crashing import Life
+from tests.support.instance import parsed
+
+_PATIENCE = 30.0  # seconds; a shared machine may be slow
+
+
+class Nursery:
+    """The process of ``tests.support.crashing``: forks on demand and tells who ended how."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._born: asyncio.Queue[int] = asyncio.Queue()
+        self._ends: dict[int, asyncio.Future[int]] = {}
+        self._reader = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        assert self._process.stdout is not None
+        async for line in self._process.stdout:
+            told = json.loads(line)
+            if "born" in told:
+                self._born.put_nowait(told["born"])
+            else:
+                self.end_of(told["ended"]).set_result(told["status"])
+
+    def end_of(self, child: int) -> "asyncio.Future[int]":
+        """The exit status of that process when it has ended; negative: the signal that killed it."""
+        if child not in self._ends:
+            self._ends[child] = asyncio.get_running_loop().create_future()
+        return self._ends[child]
+
+    async def fork(self, life: Life) -> int:
+        """Start a life; its process id."""
+        self._tell(life._asdict())
+        return await asyncio.wait_for(self._born.get(), _PATIENCE)
+
+    def signal(self, child: int, number: signal.Signals) -> None:
+        """Send a signal to that process; no effect when it has ended."""
+        self._tell({"child": child, "signal": int(number)})
+
+    def _tell(self, what: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(what).encode() + b"\n")
+
+    async def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        await self._process.wait()
+        await self._reader
+
+
+@asynccontextmanager
+async def nursery() -> AsyncIterator[Nursery]:
+    """A nursery for the length of a block; it takes its children with it."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "tests.support.crashing",
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    made = Nursery(process)
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+@dataclass
+class Installation:
+    """A folder with rules and data, and at most one process that works on it."""
+
+    nursery: Nursery
+    folder: Path
+    environment: dict[str, str] = field(default_factory=dict)
+    proxy: str = ""
+    admin: str = ""
+    process: int = 0
+    lives: int = 0
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    @property
+    def rules(self) -> Path:
+        return self.folder / "rules"
+
+    @property
+    def armed(self) -> Path:
+        """While this file exists, the traps of a life are sharp."""
+        return self.folder / "armed"
+
+    @property
+    def log(self) -> bytes:
+        """What the current or last process wrote to standard error."""
+        path = self.folder / f"{self.lives}.log"
+        return path.read_bytes() if path.exists() else b""
+
+    @property
+    def output(self) -> bytes:
+        """What it wrote to standard output."""
+        return (self.folder / f"{self.lives}.out").read_bytes()
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """Log lines of that event in the current life."""
+        return [event for line in self.log.splitlines() if (event := parsed(line)).get("event") == name]
+
+    async def begin(self, *argv: str, **plan: Any) -> None:
+        """Start the command line ``argv`` (``serve`` where none is given), and do not wait for anything."""
+        self.lives += 1
+        self.proxy = self.admin = ""
+        settings = {
+            "DOMICILE__DATA": str(self.data),
+            "DOMICILE__RULES": str(self.rules),
+            "DOMICILE__LISTEN__PROXY": "127.0.0.1:0",
+            "DOMICILE__LISTEN__ADMIN": "127.0.0.1:0",
+            **self.environment,
+        }
+        output, log = (str(self.folder / f"{self.lives}.{kind}") for kind in ("out", "log"))
+        plan["armed"] = str(self.armed)
+        life = Life(list(argv or ("serve",)), str(self.folder), settings, output, log, **plan)
+        self.process = await self.nursery.fork(life)
+
+    async def start(self, **plan: Any) -> bool:
+        """Serve; whether it came to listening before it ended."""
+        await self.begin(**plan)
+        end = self.nursery.end_of(self.process)
+        async with asyncio.timeout(_PATIENCE):
+            while not self._listening():
+                if end.done():
+                    return False
+                await asyncio.sleep(0.005)
+        return True
+
+    def _listening(self) -> bool:
+        found = {event["listener"]: "http://" + event["address"] for event in self.events("listening")}
+        self.proxy, self.admin = found.get("proxy", ""), found.get("admin", "")
+        return bool(self.proxy and self.admin)
+
+    async def run(self, *argv: str, **plan: Any) -> int:
+        """A command from its start to its end; the exit status."""
+        await self.begin(*argv, **plan)
+        return await self.ended()
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to the process; no effect when it has ended."""
+        self.nursery.signal(self.process, number)
+
+    async def ended(self) -> int:
+        """Wait for the end; the exit status, negative for a signal."""
+        return await asyncio.wait_for(asyncio.shield(self.nursery.end_of(self.process)), _PATIENCE)
+
+    async def kill(self) -> None:
+        """kill -9; no effect when it is gone, or was never born."""
+        if self.process:
+            self.send(signal.SIGKILL)
+            await self.ended()
+
+    async def stop(self) -> int:
+        """SIGTERM and wait; the exit status."""
+        self.send(signal.SIGTERM)
+        return await self.ended()

@@ -1,0 +1,59 @@
+"""The applications' own environment: installed by the tests themselves, once, from a lock with hashes."""
+
+import fcntl
+import hashlib
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+LOCK = Path(__file__).with_name("requirements.txt")
+CACHE = Path(__file__).parents[3] / ".cache" / "real-applications"
+
+_TIME = 300.0  # seconds for the slowest download that is still worth waiting for
+
+
+class NotInstalled(AssertionError):
+    """The applications cannot be installed; the text says why and what to do."""
+
+
+def environment() -> Path:
+    """The Python of the environment, installed first where it is absent. Processes that ask at once wait for each other."""
+    name = hashlib.sha256(LOCK.read_bytes() + sys.version.encode()).hexdigest()[:16]
+    folder = CACHE / name
+    python = folder / "bin" / "python"
+    done = folder / "installed"
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / f"{name}.lock").open("w") as guard:
+        fcntl.flock(guard, fcntl.LOCK_EX)
+        if not done.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            venv.create(folder, with_pip=True)
+            _install(python)
+            done.touch()
+    return python
+
+
+def _install(python: Path) -> None:
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    try:
+        said = subprocess.run(
+            [*pip, "--require-hashes", "--requirement", str(LOCK)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_TIME,
+        )
+    except subprocess.TimeoutExpired:
+        raise NotInstalled(_sentence(f"pip was not done after {_TIME:.0f} seconds")) from None
+    if said.returncode:
+        errors = [line for line in said.stderr.splitlines() if line.startswith("ERROR")]
+        raise NotInstalled(_sentence((errors or [said.stderr.strip() or "pip said nothing"])[-1]))
+
+
+def _sentence(why: str) -> str:
+    return (
+        "The applications of this test (Django, its REST framework, Kinto, httpx) cannot be installed. The test needs "
+        f"the package index: look whether pip reaches it from here, then run the test again. What was said: {why}"
+    )

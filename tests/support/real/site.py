@@ -1,0 +1,42 @@
+"""The Django project, with what it keeps and what it was sent."""
+
+import shutil
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.application import found_in
+from tests.support.real import project
+from tests.support.real.served import served
+from tests.support.real.wire import Wire, tapped
+
+
+@dataclass(frozen=True)
+class Site:
+    """A running site: its database stands in ``folder``, everything it was sent on ``wire``, what it said in ``log``."""
+
+    folder: Path
+    wire: Wire
+    log: bytearray
+
+    def holds(self, marker: str) -> list[str]:
+        """The forms in which the marker reached the application: on the wire, in its log, its database, its journal."""
+        kept = [path.read_bytes() for path in self.folder.glob("db.sqlite3*")]
+        return found_in(b"\n".join((self.wire.sent, self.log, *kept)), marker)
+
+
+def prepared(python: Path, folder: Path) -> Path:
+    """The project with an empty database and one account, to be copied for each test."""
+    project.write(folder)
+    subprocess.run([python, "prepare.py"], cwd=folder, check=True, timeout=60)
+    return folder
+
+
+@asynccontextmanager
+async def serving(python: Path, template: Path, folder: Path) -> AsyncIterator[Site]:
+    """A site of its own, made from the prepared one."""
+    shutil.copytree(template, folder)
+    async with served(python, folder) as server, tapped(server.port) as wire:
+        yield Site(folder, wire, server.log)

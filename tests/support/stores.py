@@ -1,0 +1,155 @@
+"""A wrapper round any store that fails or pauses where a test says so."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ParamSpec, TypeVar, cast
+
+from proxy.errors import Code, VaultError
+from proxy.storage.base import Change, Layout, Row, Staged, Store
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def vault_down() -> VaultError:
+    """What a store says whose disk is full."""
+    return VaultError(Code.VAULT_DOWN, "The disk of the vault's database is full: free some space.")
+
+
+class Gate:
+    """One place where calls wait: ``await gate.reached()`` until one stands there, ``gate.open()`` lets all through."""
+
+    def __init__(self) -> None:
+        self._reached = asyncio.Event()
+        self._open = asyncio.Event()
+
+    async def reached(self) -> None:
+        """Until a call has come to the gate."""
+        await asyncio.wait_for(self._reached.wait(), 10)
+
+    def open(self) -> None:
+        """Let through who waits and who still comes."""
+        self._open.set()
+
+    async def pass_through(self) -> None:
+        self._reached.set()
+        await self._open.wait()
+
+
+@dataclass(slots=True)
+class _Trap:
+    verb: str
+    change: type[Any] | None
+    skip: int
+    times: int | None
+    late: bool
+    error: Callable[[], Exception] | None = None
+    gate: Gate | None = None
+
+    def springs(self, verb: str, changes: Sequence[Change]) -> bool:
+        if verb != self.verb or self.times == 0:
+            return False
+        if self.change is not None and not any(isinstance(change, self.change) for change in changes):
+            return False
+        if self.skip > 0:
+            self.skip -= 1
+            return False
+        if self.times is not None:
+            self.times -= 1
+        return True
+
+    async def act(self) -> None:
+        if self.gate is not None:
+            await self.gate.pass_through()
+        if self.error is not None:
+            raise self.error()
+
+
+@dataclass(slots=True)
+class FailingStore:
+    """A ``Store`` that passes everything on to ``inner``, save where a trap was set. ``calls`` lists the verbs used.
+
+    ``fail("commit", change=Bind, skip=1, times=2)``: of the commits that hold a ``Bind``, the first goes through, the
+    next two fail. ``late``: the inner store does its work first, and the caller is told that it failed (or waits)
+    all the same; that is what a crash between the flush and the answer looks like.
+    """
+
+    inner: Store
+    calls: list[str] = field(default_factory=list)
+    _traps: list[_Trap] = field(default_factory=list)
+
+    def fail(
+        self,
+        verb: str,
+        error: Callable[[], Exception] = vault_down,
+        *,
+        change: type[Any] | None = None,
+        skip: int = 0,
+        times: int | None = 1,
+        late: bool = False,
+    ) -> None:
+        """Raise ``error()`` at that verb; ``times=None``: until ``mend``."""
+        self._traps.append(_Trap(verb, change, skip, times, late, error=error))
+
+    def pause(
+        self, verb: str, *, change: type[Any] | None = None, skip: int = 0, times: int | None = 1, late: bool = False
+    ) -> Gate:
+        """Hold calls of that verb at a gate."""
+        gate = Gate()
+        self._traps.append(_Trap(verb, change, skip, times, late, gate=gate))
+        return gate
+
+    def mend(self) -> None:
+        """Take all traps away; who stands at a gate stays there until it is opened."""
+        self._traps.clear()
+
+    async def close(self) -> None:
+        await self._pass(self.inner.close)
+
+    async def ensure(self, layout: Layout) -> None:
+        await self._pass(self.inner.ensure, layout)
+
+    async def commit(self, table: str, changes: Sequence[Change]) -> None:
+        await self._pass(self.inner.commit, table, changes)
+
+    async def rows(self, table: str, rids: Sequence[int]) -> dict[int, Row]:
+        return await self._pass(self.inner.rows, table, rids)
+
+    async def by_keys(self, table: str, keys: Sequence[bytes]) -> dict[bytes, Row]:
+        return await self._pass(self.inner.by_keys, table, keys)
+
+    async def by_tokens(self, table: str, hashes: Sequence[bytes]) -> dict[bytes, tuple[int, ...]]:
+        return await self._pass(self.inner.by_tokens, table, hashes)
+
+    async def staged(self, table: str, rids: Sequence[int]) -> dict[int, tuple[Staged, ...]]:
+        return await self._pass(self.inner.staged, table, rids)
+
+    async def unsettled(self, table: str, before: int, limit: int) -> tuple[list[Row], list[Staged]]:
+        return await self._pass(self.inner.unsettled, table, before, limit)
+
+    async def expired(self, table: str, now: int, limit: int) -> list[int]:
+        return await self._pass(self.inner.expired, table, now, limit)
+
+    async def count(self, table: str) -> tuple[int, int, int]:
+        return await self._pass(self.inner.count, table)
+
+    async def note(self, name: str) -> bytes | None:
+        return await self._pass(self.inner.note, name)
+
+    async def put_note(self, name: str, content: bytes, expected: bytes | None) -> None:
+        await self._pass(self.inner.put_note, name, content, expected)
+
+    async def _pass(self, verb: Callable[P, Awaitable[T]], *arguments: P.args, **named: P.kwargs) -> T:
+        name = getattr(verb, "__name__", "")
+        self.calls.append(name)
+        changes = cast("Sequence[Change]", arguments[1]) if name == "commit" else ()
+        sprung = [trap for trap in self._traps if trap.springs(name, changes)]
+        for trap in sprung:
+            if not trap.late:
+                await trap.act()
+        answer = await verb(*arguments, **named)
+        for trap in sprung:
+            if trap.late:
+                await trap.act()
+        return answer

@@ -1,0 +1,73 @@
+"""A vault over the in-memory reference engine, with a clock that tests own."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from proxy.clock import ManualClock
+from proxy.crypto.keyset import Keyset
+from proxy.model.schema import Field, Schema, Storage
+from proxy.model.value import Value
+from proxy.storage.base import Store
+from proxy.storage.memory import MemoryStore
+from proxy.tokenization import SHAPES
+from proxy.vault.collection import Collection, Recipe, Sequencer, Surroundings
+from proxy.vault.drafting import Draft
+from proxy.vault.staging import Held
+from proxy.vault.vault import Vault, VaultOptions
+
+#: name -> (kind, shape, options, storage)
+FIELDS: dict[str, tuple[str, str, dict[str, Any], Storage]] = {
+    "name": ("name", "opaque", {}, Storage.ENCRYPTED),
+    "email": ("email", "email", {"same": True}, Storage.INDEXED_HASHED),
+    "phone": ("phone", "numeric", {"keep_last": 2}, Storage.ENCRYPTED),
+    "born": ("date", "date", {}, Storage.INDEXED),
+    "tags": ("text", "opaque", {}, Storage.ENCRYPTED),
+}
+
+
+def person(expires: int | None = None) -> Recipe:
+    """A schema with one field of each way to restore."""
+    fields = tuple(Field(name, storage=spec[3], kind=spec[0]) for name, spec in FIELDS.items())
+    shapes = {name: SHAPES[spec[1]](spec[2]) for name, spec in FIELDS.items()}
+    return Recipe(Schema("person", fields), shapes, expires, addressed=True)
+
+
+@dataclass
+class Bench:
+    """Everything a test of the vault turns."""
+
+    store: Store
+    clock: ManualClock
+    vault: Vault
+    people: Collection
+    events: Counter[str] = field(default_factory=Counter)
+
+
+async def make_bench(store: Store | None = None, keyset: Keyset | None = None, recipe: Recipe | None = None) -> Bench:
+    """A vault with the collection of ``person``; pass store and keyset on to see what another process would."""
+    clock, events = ManualClock(), Counter[str]()
+    store = store or MemoryStore()
+    keyset = keyset or Keyset.create("test")
+
+    def observe(event: str, _schema: str, count: int) -> None:
+        events[event] += count
+
+    around = Surroundings("test", keyset, store, clock, Sequencer(clock), "SE", observe)
+    vault = Vault(around, VaultOptions("test", "SE", pending_keep=7 * 86_400_000))
+    return Bench(store, clock, vault, await vault.collection(recipe or person()), events)
+
+
+def draft(**fields: str | list[str]) -> Draft:
+    """A draft of text values."""
+    return Draft(
+        {
+            name: tuple(Value(text) for text in ([given] if isinstance(given, str) else given))
+            for name, given in fields.items()
+        }
+    )
+
+
+def token(held: Held, name: str) -> str:
+    """The (first) token that stands for a field of what was staged."""
+    return held.given[name][0].token

@@ -1,0 +1,73 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from proxy.cli import check, main
+from proxy.config import Settings, load
+from proxy.errors import Code, Detail, VaultError
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def broken(code: Code) -> check.Part:
+    def part(_settings: Settings) -> None:
+        raise VaultError(code, f"Mend {code}.", (Detail("here:1", "write it so"),))
+
+    return part
+
+
+def test_settings_without_fault_are_in_order(capsys):
+    assert check.look(lambda: load(None, {}), {}) == {}
+
+
+def test_a_fault_of_the_settings_is_told_with_its_places_and_ends_the_look(elsewhere, capsys, monkeypatch):
+    (elsewhere / "domicile.yaml").write_text("contry: se\n")
+    monkeypatch.setattr(check, "PARTS", {"rules": broken(Code.BAD_RULES)})
+    assert main(["check"]) == 1
+    shown = capsys.readouterr().out
+    assert shown.startswith("settings: The settings have one fault")
+    assert "  domicile.yaml:1:1: contry is not a setting: did you mean country?\n" in shown
+    assert "rules" not in shown.splitlines()[-1].split(":")[0]
+
+
+def test_the_file_that_config_names_is_the_one_looked_at(elsewhere, capsys):
+    (elsewhere / "other.yaml").write_text("contry: se\n")
+    assert main(["check", "--config", "other.yaml"]) == 1
+    assert "other.yaml:1:1" in capsys.readouterr().out
+
+
+def test_one_part_with_a_fault_does_not_hide_another(monkeypatch, capsys):
+    parts = {"rules": broken(Code.BAD_RULES), "keys": lambda _settings: None, "store": broken(Code.BAD_STORE)}
+    monkeypatch.setattr(check, "PARTS", parts)
+    assert main(["check"]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "settings: in order",
+        "rules: Mend bad_rules.",
+        "  here:1: write it so",
+        "keys: in order",
+        "store: Mend bad_store.",
+        "  here:1: write it so",
+    ]
+
+
+def test_as_json_every_part_is_null_or_its_fault(monkeypatch, capsys):
+    monkeypatch.setattr(check, "PARTS", {"rules": broken(Code.BAD_RULES), "keys": lambda _settings: None})
+    assert main(["check", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["ok"] is False
+    assert told["faults"]["settings"] is None
+    assert told["faults"]["keys"] is None
+    assert told["faults"]["rules"]["code"] == "bad_rules"
+
+
+def test_every_part_gets_the_settings_that_were_read(monkeypatch):
+    seen: list[str] = []
+    monkeypatch.setattr(check, "PARTS", {"rules": lambda settings: seen.append(settings.country)})
+    monkeypatch.setenv("DOMICILE__COUNTRY", "fr")
+    assert main(["check"]) == 0
+    assert seen == ["fr"]

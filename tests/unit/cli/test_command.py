@@ -1,0 +1,114 @@
+import json
+import os
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+
+import pytest
+
+from proxy import __version__
+from proxy.cli import COMMANDS, main
+from proxy.cli.command import Arguments, Command, execute, parser
+from proxy.errors import Code, Detail, VaultError
+
+
+def one(run: Callable[[Arguments], int], *, data: bool = False) -> dict[str, Command]:
+    return {"one": Command(summary="Does one thing.", example="domicile one", run=run, data=data)}
+
+
+def failing(error: BaseException) -> Callable[[Arguments], int]:
+    def run(_arguments: Arguments) -> int:
+        raise error
+
+    return run
+
+
+def leaves(commands: Mapping[str, Command], *path: str) -> Iterator[tuple[tuple[str, ...], Command]]:
+    for name, command in commands.items():
+        if command.children:
+            yield from leaves(command.children, *path, name)
+        else:
+            yield (*path, name), command
+
+
+LEAVES = list(leaves(COMMANDS))
+
+
+@pytest.mark.parametrize(("path", "command"), LEAVES, ids=[" ".join(path) for path, _ in LEAVES])
+def test_the_example_of_every_command_is_understood_and_calls_it(path, command):
+    program, *words = shlex.split(command.example)
+    assert program == "domicile"
+    assert tuple(words[: len(path)]) == path
+    assert parser(COMMANDS).parse_args(words).run is command.run
+
+
+@pytest.mark.parametrize(("path", "command"), LEAVES, ids=[" ".join(path) for path, _ in LEAVES])
+def test_the_help_of_every_command_shows_its_summary_and_example(path, command, capsys):
+    assert main([*path, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert command.example in shown
+    assert "--config FILE" in shown
+    assert ("--json" in shown) == command.data
+
+
+def test_the_status_of_the_command_is_the_status_of_the_program():
+    assert execute(one(lambda _arguments: 0), ["one"]) == 0
+    assert execute(one(lambda _arguments: 1), ["one"]) == 1
+
+
+def test_a_fault_is_named_on_standard_error_with_its_details(capsys):
+    error = VaultError(Code.BAD_RULES, "Mend the rules.", (Detail("a.yaml:1:2", "write b"),))
+    assert execute(one(failing(error)), ["one"]) == 1
+    assert capsys.readouterr() == ("", "domicile: Mend the rules.\n  a.yaml:1:2: write b\n")
+
+
+def test_a_fault_is_json_on_standard_output_where_json_was_asked_for(capsys):
+    error = VaultError(Code.BAD_RULES, "Mend the rules.", (Detail("a.yaml:1:2", "write b"),))
+    assert execute(one(failing(error), data=True), ["one", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out) == {
+        "code": "bad_rules",
+        "message": "Mend the rules.",
+        "details": [{"source": "a.yaml:1:2", "text": "write b"}],
+    }
+
+
+@pytest.mark.parametrize("words", [["two"], ["one", "more"], ["one", "--conf", "x"], ["one", "--json"], ["--nothing"]])
+def test_wrong_usage_is_status_2_and_shows_the_usage(words, capsys):
+    assert execute(one(lambda _arguments: 0), words) == 2
+    assert "usage: domicile" in capsys.readouterr().err
+
+
+def test_no_command_at_all_shows_the_commands_and_is_wrong_usage(capsys):
+    assert execute(one(lambda _arguments: 0), []) == 2
+    assert "Does one thing." in capsys.readouterr().err
+
+
+def test_a_group_without_its_subcommand_shows_them_and_is_wrong_usage(capsys):
+    group = {"group": Command("Holds one.", "domicile group one", children=one(lambda _arguments: 0))}
+    assert execute(group, ["group"]) == 2
+    assert "Does one thing." in capsys.readouterr().err
+    assert execute(group, ["group", "one"]) == 0
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"domicile {__version__}\n"
+
+
+def test_ctrl_c_ends_quietly(capsys):
+    assert execute(one(failing(KeyboardInterrupt())), ["one"]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_reader_that_went_away_is_no_traceback(capfd):
+    kept = os.dup(1)
+    try:
+        assert execute(one(failing(BrokenPipeError())), ["one"]) == 1
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+    assert capfd.readouterr().err == ""
+
+
+def test_what_is_no_fault_of_the_operator_is_not_hidden():
+    with pytest.raises(ZeroDivisionError):
+        execute(one(failing(ZeroDivisionError())), ["one"])

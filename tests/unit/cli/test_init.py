@@ -1,0 +1,66 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from proxy.cli import main
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_it_makes_the_vault_and_says_what_to_keep_safe(elsewhere, capsys):
+    assert main(["init", "--country", "no"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert shown == [
+        "Made the vault.",
+        "  country      no",
+        f"  store        {elsewhere}/data/vault.db",
+        f"  keys         {elsewhere}/data/keys.json",
+        "Keep a copy of the keys in another place than the copies of the store: without them nothing can be read again.",
+        "Next: domicile serve",
+    ]
+    assert {path.name for path in (elsewhere / "data").iterdir()} >= {"vault.db", "keys.json"}
+    assert (elsewhere / "data").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_second_time_changes_nothing_and_says_so(elsewhere, capsys):
+    assert main(["init"]) == 0
+    before = {path.name: path.read_bytes() for path in (elsewhere / "data").iterdir()}
+    capsys.readouterr()
+    assert main(["init"]) == 0
+    assert capsys.readouterr().out.startswith("The vault was there already; nothing was changed.\n")
+    assert {path.name: path.read_bytes() for path in (elsewhere / "data").iterdir()} == before
+
+
+def test_as_json_it_tells_the_environment_and_no_key(elsewhere, capsys):
+    assert main(["init", "--json"]) == 0
+    shown = capsys.readouterr().out
+    assert json.loads(shown) == {
+        "environment_id": "default",
+        "country": "se",
+        "store": f"{elsewhere}/data/vault.db",
+        "keys": f"{elsewhere}/data/keys.json",
+        "made": True,
+    }
+    assert json.loads((elsewhere / "data" / "keys.json").read_text())["key"] not in shown
+
+
+def test_a_key_of_the_environment_is_named_and_never_shown(elsewhere, capsys, monkeypatch):
+    key = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+    monkeypatch.setenv("DOMICILE__KEYS", "env:VAULT_KEY")
+    monkeypatch.setenv("VAULT_KEY", key)
+    assert main(["init"]) == 0
+    shown = capsys.readouterr().out
+    assert "  keys         the environment variable VAULT_KEY\n" in shown
+    assert key not in shown
+
+
+@pytest.mark.parametrize("words", [["--country", "xx"], ["--country", "SE"]])
+def test_a_country_that_is_none_is_named_and_nothing_is_made(words, elsewhere, capsys):
+    assert main(["init", *words]) == 1
+    assert "DOMICILE__COUNTRY" in capsys.readouterr().err
+    assert list(elsewhere.iterdir()) == []

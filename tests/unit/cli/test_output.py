@@ -1,0 +1,25 @@
+import json
+
+from proxy.cli import output
+from proxy.errors import Code, Detail, VaultError
+
+
+def test_a_result_is_text_or_one_line_of_json(capsys):
+    output.show({"name": "Åsa"}, "for people", as_json=False)
+    output.show({"name": "Åsa"}, "for people", as_json=True)
+    assert capsys.readouterr().out == 'for people\n{"name": "Åsa"}\n'
+
+
+def test_each_detail_is_a_line_of_its_own():
+    details = (Detail("a:1", "one"), Detail("b:2", "two"))
+    assert output.lines(details) == ["  a:1: one", "  b:2: two"]
+
+
+def test_a_fault_without_details_is_its_message_alone(capsys):
+    output.complain(VaultError(Code.PORT_IN_USE, "Choose another port."), as_json=False)
+    assert capsys.readouterr().err == "domicile: Choose another port.\n"
+
+
+def test_a_fault_as_json_holds_its_code():
+    told = output.fault(VaultError(Code.BAD_KEYS, "Mend."))
+    assert json.loads(json.dumps(told)) == {"code": "bad_keys", "message": "Mend.", "details": []}

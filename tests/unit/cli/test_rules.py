@@ -1,0 +1,80 @@
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from proxy.cli import main
+from proxy.redactor.load.faults import Faults
+from proxy.redactor.load.tree import plain, read_tree
+from proxy.redactor.reference import reference
+from tests.support.rules import with_operations
+
+TEXT = with_operations('{match: "GET /n/{id}", read: note}', "{match: GET /c, read: contact, response: {id: $.id}}")
+
+
+@pytest.fixture(autouse=True)
+def rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "crm.yaml"
+    path.write_text(TEXT)
+    return path
+
+
+def test_rules_in_order_are_counted(capsys):
+    assert main(["rules", "check", "crm.yaml"]) == 0
+    shown = capsys.readouterr().out
+    assert "are in order: endpoints 1, entities 2, operations 2, tests 0" in shown
+    assert "warning" not in shown
+
+
+def test_the_rules_of_the_settings_are_those_that_count(rules, capsys):
+    folder = rules.parent / "here"
+    folder.mkdir()
+    rules.rename(folder / "crm.yaml")
+    (rules.parent / "domicile.yaml").write_text("rules: here/\n")
+    assert main(["rules", "check", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["ok"] is True
+    assert data["endpoints"] == ["crm"]
+    assert data["operations"] == ["GET /n/{id}", "GET /c"]
+    assert data["warnings"] == []
+
+
+def test_warnings_are_shown_and_are_no_fault(rules, capsys):
+    rules.write_text(TEXT.replace("text: {kind: text}", "text: {kind: text, token: plain}"))
+    assert main(["rules", "check", "crm.yaml"]) == 0
+    assert "  warning: crm.yaml:11:33: the shape plain" in capsys.readouterr().out
+
+
+def test_faults_are_named_by_place_and_end_with_status_1(rules, capsys):
+    rules.write_text(TEXT.replace("read: note", "raed: note"))
+    assert main(["rules", "check", "crm.yaml"]) == 1
+    assert "  crm.yaml:13:28: unknown key 'raed' in operation; did you mean 'read'?\n" in capsys.readouterr().err
+    assert main(["rules", "check", "crm.yaml", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["details"][0]["source"] == "crm.yaml:13:28"
+
+
+def test_explain_shows_the_effective_rule(capsys):
+    assert main(["rules", "explain", "--rules", "crm.yaml", "GET", "/n/17"]) == 0
+    assert "  id: path id\n" in capsys.readouterr().out
+    assert main(["rules", "explain", "--rules", "crm.yaml", "GET", "/n/17", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["operation"]["match"] == "GET /n/{id}"
+
+
+def test_explain_tells_that_no_rule_names_a_request(capsys):
+    assert main(["rules", "explain", "--rules", "crm.yaml", "GET", "/x"]) == 0
+    assert "No rule names this request: it passes unchanged" in capsys.readouterr().out
+
+
+def test_schema_prints_the_json_schema(capsys):
+    assert main(["rules", "schema"]) == 0
+    schema = json.loads(capsys.readouterr().out)
+    tree = read_tree(TEXT, "f", Faults())
+    assert tree is not None
+    jsonschema.Draft202012Validator(schema).validate(plain(tree))
+
+
+def test_schema_prints_the_reference_for_people(capsys):
+    assert main(["rules", "schema", "--markdown"]) == 0
+    assert capsys.readouterr().out == reference() + "\n"

@@ -1,0 +1,96 @@
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from proxy import bootstrap
+from proxy.cli import main, serve
+from proxy.cli.process import run_on_uvloop
+from proxy.config import Settings, load
+from tests.support.people import rules
+
+
+@pytest.fixture(autouse=True)
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Free ports and a rule file, in a folder of its own that is the current one."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules" / "people.yaml").write_text(rules("http://127.0.0.1:9"))
+    for name in ("PROXY", "ADMIN"):
+        monkeypatch.setenv(f"DOMICILE__LISTEN__{name}", "127.0.0.1:0")
+    return load(None, os.environ)
+
+
+class Instance:
+    """Stands for a running instance: notes what is asked of it, and signals this process when it has started."""
+
+    def __init__(self, *signals: signal.Signals) -> None:
+        self.asked: list[str] = []
+        self.signals = signals
+        self.gateway = SimpleNamespace(drain=self.drain)
+        self.reloader = SimpleNamespace(reload=self.reload)
+
+    @asynccontextmanager
+    async def running(self, _settings: Settings) -> AsyncIterator[Any]:
+        asyncio.get_running_loop().call_later(0.05, self.signal)
+        yield self
+        self.asked.append("closed")
+
+    def signal(self) -> None:
+        for number in self.signals:
+            os.kill(os.getpid(), number)
+
+    async def drain(self, seconds: float) -> None:
+        assert 0 < seconds < 30, "Kubernetes kills after thirty seconds"
+        self.asked.append("drained")
+
+    async def reload(self) -> bool:
+        self.asked.append("reloaded")
+        os.kill(os.getpid(), signal.SIGTERM)
+        return True
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_lets_requests_finish_before_everything_closes(settings, monkeypatch, number):
+    instance = Instance(number)
+    monkeypatch.setattr(bootstrap, "running", instance.running)
+    assert run_on_uvloop(serve.serve(settings)) == 0
+    assert instance.asked == ["drained", "closed"]
+
+
+def test_sighup_loads_the_rules_again_and_serving_goes_on(settings, monkeypatch):
+    instance = Instance(signal.SIGHUP)
+    monkeypatch.setattr(bootstrap, "running", instance.running)
+    assert run_on_uvloop(serve.serve(settings)) == 0
+    assert instance.asked == ["reloaded", "drained", "closed"]
+
+
+def test_the_log_is_written_as_the_settings_say(settings, monkeypatch, capsys):
+    monkeypatch.setattr(bootstrap, "running", Instance(signal.SIGTERM).running)
+    assert main(["serve"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [line["event"] for line in lines] == ["stopping: requests under way may finish", "stopped"]
+    monkeypatch.setenv("DOMICILE__LOG__FORMAT", "text")
+    monkeypatch.setenv("DOMICILE__LOG__LEVEL", "error")
+    assert main(["serve"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_faulty_rules_are_named_and_no_vault_is_made(settings, capsys):
+    (settings.rules / "people.yaml").write_text("version: 1\n")
+    assert main(["serve"]) == 1
+    assert "people.yaml:1:1" in capsys.readouterr().err
+    assert not settings.data.exists()
+
+
+def test_faulty_settings_are_named(monkeypatch, capsys):
+    monkeypatch.setenv("DOMICILE__LISTN", "x")
+    assert main(["serve"]) == 1
+    assert "DOMICILE__LISTN" in capsys.readouterr().err

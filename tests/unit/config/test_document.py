@@ -1,0 +1,86 @@
+import pytest
+
+from proxy.config.document import LARGEST, Document, Given
+
+
+def read(text: str) -> Document:
+    return Document("domicile.yaml", text.encode())
+
+
+def faults(text: str) -> list[str]:
+    return [f"{source}  {sentence}" for source, sentence in read(text).faults]
+
+
+def test_each_setting_is_found_with_its_place():
+    document = read("country: se\nlisten:\n  proxy: 127.0.0.1:80\n  insecure: true\nlog: {level: debug}\n")
+    assert document.faults == []
+    assert document.given == {
+        "country": Given("se", "domicile.yaml:1:10"),
+        "listen.proxy": Given("127.0.0.1:80", "domicile.yaml:3:10"),
+        "listen.insecure": Given("true", "domicile.yaml:4:13"),
+        "log.level": Given("debug", "domicile.yaml:5:14"),
+    }
+
+
+@pytest.mark.parametrize("text", ["", "# nothing but a comment\n", "---\n"])
+def test_an_empty_file_sets_nothing(text):
+    document = read(text)
+    assert (document.given, document.faults) == ({}, [])
+
+
+def test_scalars_stay_texts():
+    document = read("country: no\nupstream:\n  connections: 0x10\n  total: 1:30\n")
+    assert [given.text for given in document.given.values()] == ["no", "0x10", "1:30"]
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("contry: se", "domicile.yaml:1:1  contry is not a setting: did you mean country?"),
+        ("firewall: {mode: block}", "domicile.yaml:1:1  firewall is not a setting: there are country"),
+        ("listen:\n  vault: 127.0.0.1:1", "domicile.yaml:2:3  listen.vault is not a setting: listen has proxy"),
+        ("country: se\ncountry: de", "domicile.yaml:2:1  country stands twice: remove one"),
+        ("country:", "domicile.yaml:1:1  country has no value: write a country code"),
+        ("country: ''", "domicile.yaml:1:1  country has no value"),
+        ("country: [se]", "domicile.yaml:1:10  country takes one plain value"),
+        ("country: !!binary c2U=", "domicile.yaml:1:10  country takes one plain value"),
+        ("listen: 127.0.0.1:80", "domicile.yaml:1:9  listen takes names and values"),
+        ("listen:", "domicile.yaml:1:8  listen takes names and values"),
+        ("- country", "domicile.yaml:1:1  the file takes names and values"),
+        ("just words", "domicile.yaml:1:1  the file takes names and values"),
+        ("? [a]\n: b", "domicile.yaml:1:3  a name is needed before the colon"),
+        ("<<: {country: se}", "domicile.yaml:1:1  << is not a setting"),
+        ("country: se\n\tdata: x", "domicile.yaml:2:1  not YAML"),
+        ("country: se\n---\ncountry: de", "domicile.yaml:2:1  not YAML"),
+        ("country: \x00", "domicile.yaml  not YAML: a control character"),
+        ("[" * 100_000, "domicile.yaml  nested too deeply"),
+        ("country: &a [*a]", "domicile.yaml:1:10  country takes one plain value"),
+    ],
+)
+def test_what_is_not_a_plain_setting_is_a_fault_with_its_place(text, fault):
+    (only,) = faults(text)
+    assert only.startswith(fault)
+
+
+def test_every_fault_is_told_at_once_in_order():
+    found = faults("contry: se\nlisten:\n  prox: a\n  proxy:\nlog: no\n")
+    assert [line.split("  ")[0] for line in found] == [
+        "domicile.yaml:1:1",
+        "domicile.yaml:3:3",
+        "domicile.yaml:4:3",
+        "domicile.yaml:5:6",
+    ]
+
+
+def test_a_file_in_another_encoding_is_refused_with_its_line():
+    document = Document("domicile.yaml", "country: se\ndata: /å".encode("latin-1"))
+    assert document.faults[0].source == "domicile.yaml:2"
+    assert "UTF-8" in document.faults[0].text
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_name():
+    assert Document("domicile.yaml", b"\xef\xbb\xbfcountry: se").faults == []
+
+
+def test_a_huge_file_is_refused_unread():
+    assert "is this the settings file" in Document("domicile.yaml", b"#" * (LARGEST + 1)).faults[0].text

@@ -1,0 +1,39 @@
+import pytest
+
+from proxy.config.document import Given
+from proxy.config.environment import read, variable
+from proxy.config.table import SETTINGS
+
+
+def test_a_variable_sets_the_setting_of_its_name():
+    given, faults = read({"DOMICILE__LISTEN__PROXY": "0.0.0.0:80", "PATH": "/bin"})
+    assert given == {"listen.proxy": Given("0.0.0.0:80", "DOMICILE__LISTEN__PROXY")}
+    assert faults == []
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_every_setting_has_a_variable(name):
+    given, faults = read({variable(name): "x"})
+    assert list(given) == [name]
+    assert faults == []
+
+
+def test_variables_that_an_orchestrator_makes_for_a_service_are_left_alone():
+    assert read({"DOMICILE_SERVICE_HOST": "10.0.0.1", "DOMICILE_PORT": "tcp://10.0.0.1:80"}) == ({}, [])
+
+
+@pytest.mark.parametrize(
+    ("written", "text", "sentence"),
+    [
+        ("DOMICILE__LISTEN", "x", "set each, such as DOMICILE__LISTEN__PROXY"),
+        ("DOMICILE__LISTN__PROXY", "x", "did you mean listen.proxy?"),
+        ("DOMICILE__listen__proxy", "x", "DOMICILE__LISTEN__PROXY"),
+        ("DOMICILE__COUNTRY", "", "the variable is empty"),
+        ("DOMICILE__", "x", "is not a setting"),
+    ],
+)
+def test_a_variable_that_sets_nothing_is_a_fault(written, text, sentence):
+    given, (fault,) = read({written: text})
+    assert given == {}
+    assert fault.source == written
+    assert sentence in fault.text

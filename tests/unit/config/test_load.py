@@ -1,0 +1,131 @@
+from pathlib import Path
+
+import pytest
+
+from proxy.config import Address, load
+from proxy.errors import Code, VaultError
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Each test in a folder of its own, without a settings file."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def refused(file: Path | None, environ: dict[str, str]) -> list[str]:
+    with pytest.raises(VaultError) as caught:
+        load(file, environ)
+    assert caught.value.code is Code.BAD_SETTINGS
+    return [f"{source}  {text}" for source, text in caught.value.details]
+
+
+def test_without_file_and_variables_the_defaults_hold(elsewhere):
+    settings = load(None, {})
+    assert settings.country == "se"
+    assert settings.data == elsewhere / "data"
+    assert settings.store.path == elsewhere / "data" / "vault.db"
+    assert settings.keys.place == str(elsewhere / "data" / "keys.json")
+    assert settings.rules == elsewhere / "rules"
+    assert settings.listen.proxy == Address("127.0.0.1", 8080)
+    assert settings.listen.admin == Address("127.0.0.1", 8082)
+    assert settings.listen.insecure is False
+    assert settings.pending.keep == 7 * 86_400_000
+    assert (settings.log.level, settings.log.format) == ("info", "json")
+    assert (settings.upstream.connect, settings.upstream.total, settings.upstream.connections) == (5_000, 0, 256)
+
+
+def test_the_file_of_the_current_folder_is_read_where_present(elsewhere):
+    (elsewhere / "domicile.yaml").write_text("country: de\n")
+    assert load(None, {}).country == "de"
+
+
+def test_a_named_file_is_read_instead_of_it(elsewhere):
+    (elsewhere / "domicile.yaml").write_text("country: de\n")
+    other = elsewhere / "other.yaml"
+    other.write_text("country: fr\n")
+    assert load(other, {}).country == "fr"
+
+
+def test_the_environment_counts_before_the_file(elsewhere):
+    (elsewhere / "domicile.yaml").write_text("country: de\nlog: {level: debug}\n")
+    settings = load(None, {"DOMICILE__COUNTRY": "fr"})
+    assert (settings.country, settings.log.level) == ("fr", "debug")
+
+
+def test_a_data_folder_that_moves_takes_store_and_keys_with_it():
+    settings = load(None, {"DOMICILE__DATA": "/srv/d"})
+    assert settings.store.path == Path("/srv/d/vault.db")
+    assert settings.keys.place == "/srv/d/keys.json"
+
+
+def test_every_fault_of_file_and_environment_is_told_at_once(elsewhere):
+    (elsewhere / "domicile.yaml").write_text("contry: se\nlog:\n  level: loud\n")
+    lines = refused(None, {"DOMICILE__PENDING__KEEP": "forever", "DOMICILE__RULEZ": "x"})
+    assert [line.split("  ")[0] for line in lines] == [
+        "domicile.yaml:1:1",
+        "DOMICILE__RULEZ",
+        "DOMICILE__PENDING__KEEP",
+        "domicile.yaml:3:10",
+    ]
+    assert lines[2].endswith("write a number and a unit, such as 7d")
+
+
+def test_the_message_counts_the_faults():
+    with pytest.raises(VaultError, match="have 2 faults"):
+        load(None, {"DOMICILE__A": "x", "DOMICILE__B": "x"})
+    with pytest.raises(VaultError, match="have one fault"):
+        load(None, {"DOMICILE__A": "x"})
+
+
+def test_a_faulty_data_folder_is_told_once(elsewhere):
+    (line,) = refused(None, {"DOMICILE__DATA": "~/d"})
+    assert line.startswith("DOMICILE__DATA  data: ~ is not understood here")
+
+
+@pytest.mark.parametrize(
+    "environ", [{"DOMICILE__STORE": "sqlite:///{dat}/vault.db"}, {"DOMICILE__DATA": "/srv/{data}"}]
+)
+def test_an_unknown_placeholder_is_refused(environ):
+    (line,) = refused(None, environ)
+    assert "may stand in braces" in line
+
+
+@pytest.mark.parametrize("name", ["proxy", "admin"])
+def test_plain_http_beyond_loopback_needs_a_word(name):
+    environ = {f"DOMICILE__LISTEN__{name.upper()}": "0.0.0.0:9000"}
+    (line,) = refused(None, environ)
+    assert "insecure: true" in line
+    assert load(None, environ | {"DOMICILE__LISTEN__INSECURE": "true"}).listen.insecure
+
+
+def test_an_unreadable_word_for_insecure_is_one_fault_not_two():
+    (line,) = refused(None, {"DOMICILE__LISTEN__PROXY": "0.0.0.0:9000", "DOMICILE__LISTEN__INSECURE": "yes"})
+    assert "neither true nor false" in line
+
+
+@pytest.mark.parametrize("name", ["proxy", "admin"])
+def test_two_listeners_at_one_address_are_refused(name):
+    other = {"proxy": "127.0.0.1:8082", "admin": "127.0.0.1:8080"}[name]
+    (line,) = refused(None, {f"DOMICILE__LISTEN__{name.upper()}": other})
+    assert "give each its own port" in line
+
+
+def test_two_listeners_may_both_let_the_machine_choose():
+    settings = load(None, {"DOMICILE__LISTEN__PROXY": "127.0.0.1:0", "DOMICILE__LISTEN__ADMIN": "127.0.0.1:0"})
+    assert settings.listen.proxy == settings.listen.admin
+
+
+def test_a_named_file_that_is_missing_or_a_folder_is_a_fault(elsewhere):
+    assert "no such file" in refused(elsewhere / "none.yaml", {})[0]
+    assert "folder" in refused(elsewhere, {})[0]
+
+
+def test_a_file_that_cannot_be_read_is_a_fault_with_its_reason(elsewhere, monkeypatch):
+    (elsewhere / "domicile.yaml").write_text("country: de\n")
+
+    def denied(_path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", denied)
+    assert refused(None, {})[0] == "domicile.yaml  cannot be read (Permission denied): let this user read it"

@@ -1,0 +1,98 @@
+from pathlib import Path
+
+import pytest
+
+from proxy.config import values
+from proxy.config.settings import Address, Keys, Store
+
+DAY = 86_400_000
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "value"),
+    [
+        (values.country, "se", "se"),
+        (values.address, "127.0.0.1:8080", Address("127.0.0.1", 8080)),
+        (values.address, "localhost:0", Address("localhost", 0)),
+        (values.address, "[::1]:65535", Address("::1", 65535)),
+        (values.flag, "true", True),
+        (values.flag, "false", False),
+        (values.path, "/var/lib/domicile", Path("/var/lib/domicile")),
+        (values.duration, "250ms", 250),
+        (values.duration, "5s", 5_000),
+        (values.duration, "15m", 900_000),
+        (values.duration, "12h", 43_200_000),
+        (values.duration, "7d", 7 * DAY),
+        (values.duration, "3650d", 3650 * DAY),
+        (values.duration_or_none, "0", 0),
+        (values.duration_or_none, "1s", 1_000),
+        (values.whole(1, 9), "9", 9),
+        (values.one_of("json", "text"), "text", "text"),
+        (values.store, "sqlite:///var/vault.db", Store("sqlite", Path("/var/vault.db"))),
+        (values.store, "sqlite:////var/vault.db", Store("sqlite", Path("/var/vault.db"))),
+        (values.keys, "file:///run/secrets/keys", Keys("file", "/run/secrets/keys")),
+        (values.keys, "env:DOMICILE_KEYS", Keys("env", "DOMICILE_KEYS")),
+    ],
+)
+def test_a_fitting_text_becomes_its_value(read, text, value):
+    assert read(text) == value
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "reason"),
+    [
+        (values.country, "SE", "lower-case"),
+        (values.country, "uk", "gb"),
+        (values.country, "xx", "no country code"),
+        (values.country, "sweden", "no country code"),
+        (values.address, "8080", "port is missing"),
+        (values.address, "127.0.0.1:", "port is missing"),
+        (values.address, ":8080", "host is missing"),
+        (values.address, "::1:8080", "square brackets"),
+        (values.address, "a host:80", "neither a name nor an address"),
+        (values.address, "127.0.0.1:65536", "port is not a number"),
+        (values.address, "127.0.0.1:-1", "port is not a number"),
+        (values.address, "127.0.0.1:٣٣", "port is not a number"),
+        (values.flag, "yes", "neither true nor false"),
+        (values.flag, "True", "neither true nor false"),
+        (values.path, "~/data", "~ is not understood"),
+        (values.duration, "7", "number followed by"),
+        (values.duration, "7 d", "number followed by"),
+        (values.duration, "1h30m", "number followed by"),
+        (values.duration, "-7d", "number followed by"),
+        (values.duration, "0s", "more than nothing"),
+        (values.duration, "3651d", "ten years"),
+        (values.duration_or_none, "0.5s", "number followed by"),
+        (values.whole(1, 9), "10", "from 1 to 9"),
+        (values.whole(1, 9), "0", "from 1 to 9"),
+        (values.whole(1, 9), "one", "from 1 to 9"),
+        (values.one_of("json", "text"), "xml", "json, text"),
+        (values.store, "postgresql://db/vault", "SQLite"),
+        (values.store, "vault.db", "SQLite"),
+        (values.store, "sqlite:vault.db", "three slashes"),
+        (values.store, "sqlite:///", "three slashes"),
+        (values.store, "sqlite:///./vault.db", "must be whole"),
+        (values.store, "sqlite:///var/", "folder"),
+        (values.keys, "env:MY-KEYS", "not the name"),
+        (values.keys, "aws-kms://key", "from a file or from an environment variable"),
+    ],
+)
+def test_an_unfit_text_is_refused_with_its_reason(read, text, reason):
+    with pytest.raises(ValueError, match=reason):
+        read(text)
+
+
+def test_a_reason_never_quotes_a_key_that_was_pasted_where_its_place_belongs():
+    for text in ("c2VjcmV0LWtleQ==", "env:c2VjcmV0LWtleQ==", "file:c2VjcmV0LWtleQ=="):
+        with pytest.raises(ValueError, match=r"key|env|slashes") as caught:
+            values.keys(text)
+        assert "c2VjcmV0" not in str(caught.value)
+
+
+def test_a_relative_path_counts_from_the_current_folder(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert values.path("./data") == tmp_path / "data"
+
+
+def test_the_country_codes_are_the_249_of_the_standard():
+    assert len(values.COUNTRIES) == 249

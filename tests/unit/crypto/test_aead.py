@@ -1,0 +1,80 @@
+import hashlib
+import hmac
+import os
+
+import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from proxy.crypto.aead import ROTATE_AFTER, RecordAead
+from proxy.crypto.keyset import Keyset
+from proxy.errors import Code, VaultError
+
+SALT = bytes(16)
+OLD, NEW = b"\x00\x00\x00\x01", b"\x00\x00\x00\x02"
+KEYS = {OLD: bytes(range(32)), NEW: bytes(range(32, 64))}
+
+
+def refuse(aead: RecordAead, sealed: bytes, salt: bytes = SALT, context: bytes = b"context") -> str:
+    with pytest.raises(VaultError) as caught:
+        aead.open(sealed, salt, context)
+    assert caught.value.code is Code.CANNOT_OPEN
+    assert caught.value.__cause__ is None
+    return caught.value.message
+
+
+@pytest.mark.parametrize("plain", [b"", b"x", b"body" * 75, os.urandom(100_000)])
+def test_what_is_sealed_opens(plain):
+    aead = RecordAead(NEW, KEYS)
+    assert aead.open(aead.seal(plain, SALT, b"context"), SALT, b"context") == plain
+
+
+def test_the_format_is_what_the_docstring_says():
+    sealed = RecordAead(NEW, KEYS).seal(b"plain", SALT, b"context")
+    assert sealed[:5] == b"\x01" + NEW
+    key = hmac.new(KEYS[NEW], b"domicile record key/1" + SALT + b"\x01", hashlib.sha256).digest()
+    assert AESGCM(key).decrypt(sealed[5:17], sealed[17:], sealed[:5] + b"context") == b"plain"
+    assert len(sealed) == 5 + 12 + len(b"plain") + 16
+
+
+def test_the_same_body_is_sealed_differently_each_time():
+    aead = RecordAead(NEW, KEYS)
+    assert len({aead.seal(b"plain", SALT, b"") for _ in range(100)}) == 100
+
+
+def test_older_keys_open_and_the_primary_seals():
+    old, both = RecordAead(OLD, {OLD: KEYS[OLD]}), RecordAead(NEW, KEYS)
+    sealed = old.seal(b"plain", SALT, b"context")
+    assert both.open(sealed, SALT, b"context") == b"plain"
+    refuse(old, both.seal(b"plain", SALT, b"context"))
+    assert both.primary == NEW.hex()
+
+
+def test_every_reason_not_to_open_sounds_alike():
+    aead = RecordAead(NEW, KEYS)
+    sealed = aead.seal(b"plain", SALT, b"context")
+    reasons = {
+        refuse(aead, b""),
+        refuse(aead, sealed[:16]),
+        refuse(aead, sealed[:-1]),
+        refuse(aead, sealed, salt=b"\x01" * 16),
+        refuse(aead, sealed, salt=b""),
+        refuse(aead, sealed, context=b"another"),
+        refuse(aead, b"\x02" + sealed[1:]),
+        refuse(aead, b"\x01" + OLD + sealed[5:]),
+        refuse(Keyset.create("other").aead(), sealed),
+    }
+    assert len(reasons) == 1
+
+
+def test_sealing_without_a_proper_salt_is_a_mistake_of_the_program():
+    with pytest.raises(ValueError, match="16 bytes"):
+        RecordAead(NEW, KEYS).seal(b"plain", b"short", b"")
+
+
+def test_sealings_are_counted_and_their_bound_is_far_from_the_edge():
+    aead = RecordAead(NEW, KEYS)
+    for _ in range(3):
+        aead.seal(b"", SALT, b"")
+    aead.open(aead.seal(b"", SALT, b""), SALT, b"")
+    assert aead.sealings == 4
+    assert ROTATE_AFTER <= 2**32 // 16

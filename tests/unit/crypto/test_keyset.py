@@ -1,0 +1,97 @@
+import pytest
+
+from proxy.crypto.keyset import Keyset
+from proxy.crypto.master import MasterKey
+from proxy.errors import Code, VaultError
+
+MASTER = MasterKey(bytes(range(32)))
+SALT = bytes(16)
+
+
+def refuse(blob: bytes, master: MasterKey = MASTER) -> str:
+    with pytest.raises(VaultError) as caught:
+        Keyset.unwrap(blob, master)
+    assert caught.value.code is Code.BAD_KEYS
+    return caught.value.message
+
+
+def test_an_unwrapped_keyset_does_what_the_wrapped_one_did():
+    made = Keyset.create("prod-é")
+    read = Keyset.unwrap(made.wrap(MASTER), MASTER)
+    assert read.environment == "prod-é"
+    assert read.aead().open(made.aead().seal(b"plain", SALT, b"c"), SALT, b"c") == b"plain"
+    assert read.hasher("email")(b"x") == made.hasher("email")(b"x")
+    one, other = read.field_keys("contact", "email"), made.field_keys("contact", "email")
+    assert one.block(1, 2) == other.block(1, 2)
+    assert one.prf("x", 16) == other.prf("x", 16)
+    assert one.permute("123456", b"") == other.permute("123456", b"")
+
+
+def test_two_keysets_of_one_environment_share_nothing():
+    one, other = Keyset.create("test"), Keyset.create("test")
+    assert one.hasher("email")(b"x") != other.hasher("email")(b"x")
+    assert other.field_keys("s", "f").open_block(one.field_keys("s", "f").block(1, 2)) is None
+
+
+def test_the_wrapped_keyset_shows_the_name_of_the_environment_alone():
+    keyset = Keyset.create("test")
+    blob = keyset.wrap(MASTER)
+    assert blob[:7] == b"\x01\x00\x04test"
+    held = [*keyset._data.values(), keyset._hash_root, keyset._token_root]
+    assert len(set(held)) == 3
+    assert not any(key in blob for key in held)
+
+
+def test_purposes_have_keys_of_their_own():
+    keyset = Keyset.create("test")
+    digests = {keyset.hasher(*purpose)(b"x") for purpose in [("a",), ("b",), ("a", "b"), ("ab",), ()]}
+    assert len(digests) == 5
+
+
+def test_rotation_keeps_old_bodies_readable_and_hashes_and_tokens_as_they_are():
+    old = Keyset.create("test")
+    new = Keyset.unwrap(old.rotated().wrap(MASTER), MASTER)
+    sealed = old.aead().seal(b"plain", SALT, b"c")
+    assert new.aead().open(sealed, SALT, b"c") == b"plain"
+    assert new.aead().primary != old.aead().primary
+    assert new.aead().seal(b"", SALT, b"")[1:5].hex() == new.aead().primary
+    assert new.hasher("a")(b"x") == old.hasher("a")(b"x")
+    assert new.field_keys("s", "f").block(1, 2) == old.field_keys("s", "f").block(1, 2)
+
+
+def test_another_master_key_is_refused_with_a_sentence_that_says_what_to_do():
+    message = refuse(Keyset.create("test").wrap(MASTER), MasterKey(bytes(range(1, 33))))
+    assert MASTER.id in message
+    assert "point the setting" in message
+
+
+def test_another_name_of_the_environment_is_refused():
+    blob = Keyset.create("test").wrap(MASTER)
+    assert "damaged" in refuse(blob.replace(b"test", b"prod"))
+
+
+@pytest.mark.parametrize("cut", [0, 1, 3, 5, 20, -1])
+def test_a_cut_keyset_is_refused(cut):
+    assert "backup" in refuse(Keyset.create("test").wrap(MASTER)[:cut])
+
+
+def test_every_changed_byte_is_noticed():
+    blob = Keyset.create("t").wrap(MASTER)
+    for place in range(len(blob)):
+        refuse(blob[:place] + bytes((blob[place] ^ 1,)) + blob[place + 1 :])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"not JSON",
+        b"[]",
+        b"{}",
+        b'{"primary": "00000001", "data": {}, "hash": "", "token": ""}',
+        b'{"primary": "00000001", "data": {"00000001": "AAAA"}, "hash": "", "token": ""}',
+        b'{"primary": "00000001", "data": {"00000001": 5}, "hash": "", "token": ""}',
+    ],
+)
+def test_wrapped_content_that_is_no_keyset_is_refused(content):
+    head = b"\x01\x00\x01t"
+    assert "damaged" in refuse(head + MASTER.wrap(content, head))

@@ -1,0 +1,46 @@
+import os
+
+import pytest
+
+from proxy.crypto import randomness
+from proxy.crypto.randomness import random_bytes
+
+
+def test_lengths_are_as_asked_for_and_nothing_repeats() -> None:
+    drawn = [random_bytes(length) for length in (1, 12, 16, 1000, 5000) for _ in range(200)]
+    assert [len(item) for item in drawn[::200]] == [1, 12, 16, 1000, 5000]
+    long = [item for item in drawn if len(item) >= 12]
+    assert len(set(long)) == len(long)
+
+
+def test_across_the_end_of_a_block_nothing_is_cut_or_handed_out_twice() -> None:
+    drawn = [random_bytes(33) for _ in range(1000)]
+    assert all(len(item) == 33 for item in drawn)
+    assert len(set(drawn)) == 1000
+
+
+def test_bytes_that_were_handed_out_are_wiped_from_the_block() -> None:
+    taken = random_bytes(16)
+    assert taken not in bytes(randomness._pool._block)  # the promise is about what stays in memory
+
+
+def test_every_bit_is_drawn_from_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = randomness._Pool()  # a pool of its own, so that the shared one is left alone
+    monkeypatch.setattr(os, "urandom", lambda length: bytes(i % 256 for i in range(length)))
+    assert pool.take(4) == b"\x00\x01\x02\x03"
+    assert pool.take(4) == b"\x04\x05\x06\x07"
+
+
+def test_a_child_process_does_not_repeat_its_parent() -> None:
+    random_bytes(1)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writer, random_bytes(16))
+        os._exit(0)
+    os.close(writer)
+    theirs = os.read(reader, 16)
+    os.close(reader)
+    assert os.waitpid(child, 0)[1] == 0
+    assert len(theirs) == 16
+    assert theirs != random_bytes(16)

@@ -1,0 +1,101 @@
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from proxy.demo.store import ContactStore
+from proxy.errors import Code, VaultError
+
+
+def test_contacts_are_there_at_the_next_start(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "contacts.json"
+    store = ContactStore(file)
+    assert store.add({"first_name": "Ann"}) == {"id": 1, "first_name": "Ann"}
+    store.add({"first_name": "Ben"})
+    store.replace(2, {"first_name": "Bea"})
+    assert list(ContactStore(file)) == [{"id": 1, "first_name": "Ann"}, {"id": 2, "first_name": "Bea"}]
+
+
+def test_an_id_is_never_used_twice_even_after_a_restart(tmp_path: Path) -> None:
+    file = tmp_path / "contacts.json"
+    store = ContactStore(file)
+    store.add({})
+    assert store.remove(1)
+    assert ContactStore(file).add({})["id"] == 2
+
+
+def test_what_is_handed_out_or_in_is_not_what_is_kept(tmp_path: Path) -> None:
+    store = ContactStore(tmp_path / "contacts.json")
+    given = {"tags": ["a"]}
+    store.add(given)["tags"].append("b")
+    given["tags"].append("c")
+    known = store.get(1)
+    assert known is not None
+    known["tags"].append("d")
+    next(iter(store))["tags"].append("e")
+    assert store.get(1) == {"id": 1, "tags": ["a"]}
+
+
+def test_unknown_ids_are_told_apart(tmp_path: Path) -> None:
+    store = ContactStore(tmp_path / "contacts.json")
+    assert store.get(9) is None
+    assert not store.remove(9)
+    with pytest.raises(KeyError):
+        store.replace(9, {})
+    assert len(store) == 0
+
+
+def test_a_write_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "contacts.json"
+    store = ContactStore(file)
+    store.add({"first_name": "Ann"})
+    with pytest.raises(TypeError):
+        store.add({"first_name": object()})  # cannot be written as JSON: stops in the middle of the file
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        store.add({"first_name": "Ben"})
+    monkeypatch.undo()
+    assert list(store) == list(ContactStore(file)) == [{"id": 1, "first_name": "Ann"}]
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"next_id": 1}', '{"next_id": "x", "contacts": []}', "\udcff"])
+def test_a_file_of_another_kind_is_named_and_left_alone(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "contacts.json"
+    file.write_bytes(content.encode("utf-8", "surrogateescape"))
+    before = file.read_bytes()
+    with pytest.raises(VaultError) as fault:
+        ContactStore(file)
+    assert fault.value.code is Code.BAD_STORE
+    assert "Move it away" in fault.value.message
+    assert file.read_bytes() == before
+
+
+def test_a_folder_that_takes_no_files_is_named(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file, not a folder")
+    with pytest.raises(VaultError) as fault:
+        ContactStore(tmp_path / "taken" / "contacts.json")
+    assert fault.value.code is Code.NOT_WRITABLE
+    assert "Choose a folder" in fault.value.message
+
+
+async def test_who_waits_for_a_change_hears_of_it(tmp_path: Path) -> None:
+    store = ContactStore(tmp_path / "contacts.json")
+    assert not await store.changed(within=0.01)
+    waiters = [asyncio.create_task(store.changed(within=5)) for _ in range(2)]
+    await asyncio.sleep(0)
+    store.add({})
+    assert await asyncio.gather(*waiters) == [True, True]
+    assert not await store.changed(within=0.01)
+
+
+def test_the_file_is_plain_json_that_a_person_can_read(tmp_path: Path) -> None:
+    file = tmp_path / "contacts.json"
+    ContactStore(file).add({"first_name": "Åsa"})
+    assert "Åsa" in file.read_text("utf-8")
+    assert json.loads(file.read_text("utf-8"))["next_id"] == 2
+    assert [entry.name for entry in tmp_path.iterdir()] == ["contacts.json"]

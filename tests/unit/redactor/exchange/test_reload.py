@@ -1,0 +1,160 @@
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from proxy.errors import VaultError
+from proxy.redactor.exchange import reload as module
+from proxy.redactor.exchange.reload import Reloader
+from proxy.redactor.exchange.runtime import InForce, Runtime, join
+from proxy.redactor.load import load
+from proxy.redactor.rules import RuleSet
+from proxy.telemetry.metrics import Metrics
+from tests.support.exchanges import desk, rule_text
+from tests.support.stores import vault_down
+
+GOOD = rule_text("{match: POST /p, create: p}")
+OTHER = rule_text("{match: POST /q, create: p}")
+BROKEN = GOOD.replace("create:", "creates:")
+
+
+@dataclass
+class Watched:
+    """A rule file, what is in force, and what looks after it."""
+
+    path: Path
+    in_force: InForce
+    metrics: Metrics
+    reloader: Reloader
+    faults: list[VaultError] = field(default_factory=list)
+
+    def matched(self) -> str:
+        return self.in_force.runtime.rules.operations[0].label
+
+    def value(self, name: str) -> float:
+        return self.metrics.cell(name).value
+
+    async def until(self, label: str) -> None:
+        await eventually(lambda: self.matched() == label)
+
+
+async def eventually(holds: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if holds():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("it never held")
+
+
+async def watched(folder: Path, text: str = GOOD) -> Watched:
+    path = folder / "rules.yaml"
+    path.write_text(text)
+    one = await desk()
+    faults: list[VaultError] = []
+
+    async def adopt(rules: RuleSet) -> Runtime:
+        if faults:
+            raise faults.pop()
+        return await join(rules, one.vault, one.metrics)
+
+    in_force = InForce(await adopt(load(path)))
+    reloader = Reloader(path, lambda: load(path), adopt, in_force, one.metrics)
+    return Watched(path, in_force, one.metrics, reloader, faults)
+
+
+@asynccontextmanager
+async def watching(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Watched]:
+    monkeypatch.setattr(module, "_LOOK", 0.005)
+    one = await watched(folder)
+    task = asyncio.create_task(one.reloader.watch())
+    try:
+        yield one
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_new_rules_take_effect_as_a_whole(tmp_path):
+    one = await watched(tmp_path)
+    before = one.in_force.runtime
+    one.path.write_text(OTHER)
+    assert await one.reloader.reload() is True
+    assert one.matched() == "POST /q"
+    assert one.in_force.runtime is not before
+    assert await one.reloader.check() is None
+    assert one.value("domicile_rules_reload_failures_total") == 0
+    assert one.value("domicile_rules_reload_success_timestamp_seconds") > 0
+    text = one.metrics.render().decode()
+    assert f'domicile_rules_info{{version="{one.in_force.runtime.rules.version}"}} 1.0' in text
+    assert before.rules.version not in text
+
+
+async def test_a_broken_file_changes_nothing_but_what_is_told(tmp_path):
+    one = await watched(tmp_path)
+    before = one.in_force.runtime
+    one.path.write_text(BROKEN)
+    assert await one.reloader.reload() is False
+    assert one.in_force.runtime is before
+    assert one.value("domicile_rules_reload_failures_total") == 1
+    fault = await one.reloader.check()
+    assert fault is not None
+    assert "creates" in fault
+    assert "rules.yaml" in fault
+    one.path.write_text(GOOD)
+    assert await one.reloader.reload() is True
+    assert await one.reloader.check() is None
+
+
+async def test_rules_that_the_vault_refuses_change_nothing(tmp_path):
+    one = await watched(tmp_path)
+    before = one.in_force.runtime
+    one.path.write_text(OTHER)
+    one.faults.append(vault_down())
+    assert await one.reloader.reload() is False
+    assert one.in_force.runtime is before
+    assert await one.reloader.check() == vault_down().message
+    assert await one.reloader.reload() is True
+
+
+async def test_a_changed_file_is_seen(tmp_path, monkeypatch):
+    async with watching(tmp_path, monkeypatch) as one:
+        one.path.write_text(OTHER)
+        await one.until("POST /q")
+        one.path.write_text(BROKEN)
+        await eventually(lambda: one.value("domicile_rules_reload_failures_total") == 1)
+        assert await one.reloader.check() is not None
+        await asyncio.sleep(0.05)
+        assert one.value("domicile_rules_reload_failures_total") == 1, "one fault is told once"
+        one.path.write_text(GOOD)
+        await one.until("POST /p")
+        assert await one.reloader.check() is None
+
+
+async def test_a_folder_that_is_swapped_by_its_link_is_seen(tmp_path, monkeypatch):
+    """How Kubernetes replaces the files of a config map."""
+    for name, text in (("a", GOOD), ("b", OTHER)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "rules.yaml").write_text(text)
+    (tmp_path / "data").symlink_to("a")
+    monkeypatch.setattr(module, "_LOOK", 0.005)
+    one = await desk()
+    path = tmp_path / "data"
+    in_force = InForce(await join(load(path), one.vault, one.metrics))
+    reloader = Reloader(
+        path, lambda: load(path), lambda rules: join(rules, one.vault, one.metrics), in_force, one.metrics
+    )
+    task = asyncio.create_task(reloader.watch())
+    (tmp_path / "new").symlink_to("b")
+    (tmp_path / "new").replace(path)
+    await eventually(lambda: in_force.runtime.rules.operations[0].label == "POST /q")
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+async def test_a_look_comes_soon_enough_for_the_promise():
+    assert module._LOOK <= 0.5

@@ -1,0 +1,114 @@
+import pytest
+
+from proxy.errors import Code, VaultError
+from proxy.redactor.exchange.runtime import InForce, join, recipe
+from proxy.redactor.load import load_text
+from proxy.redactor.rules import Match
+from tests.support.exchanges import FIELDS, desk, rule_text
+
+
+async def test_a_request_is_matched_with_what_found_it():
+    one = await desk()
+    endpoint, match = one.runtime.match("GET", "any.example", b"/p/1", ())
+    assert endpoint.name == "app"
+    assert match is not None
+    assert (match.operation.label, match.params, match.scope) == ("GET /p/{id}", {"id": "1"}, one.runtime)
+    assert one.runtime.match("GET", "any.example", b"/elsewhere", ()) == (endpoint, None)
+
+
+async def test_no_endpoint_is_not_found():
+    text = rule_text("{match: POST /p, create: p}").replace("{name: app,", "{name: app, host: [app.example],")
+    one = await desk()
+    runtime = await join(load_text(text), one.vault, one.metrics)
+    with pytest.raises(VaultError) as caught:
+        runtime.match("GET", "other.example", b"/p", ())
+    assert caught.value.code is Code.NOT_FOUND
+
+
+@pytest.mark.parametrize("name", [b"X-HTTP-Method-Override", b"x-http-method", b"X-METHOD-override"])
+async def test_a_method_in_a_header_counts(name):
+    one = await desk()
+    _, match = one.runtime.match("POST", "a", b"/p/1", ((b"X-Other", b"PUT"), (name, b" patch ")))
+    assert match is not None
+    assert match.operation.label == "PATCH /p/{id}"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        ((b"X-HTTP-Method-Override", b"PATCH"), (b"X-HTTP-Method-Override", b"DELETE")),
+        ((b"X-HTTP-Method", b"GET"), (b"X-Method-Override", b"PATCH")),
+    ],
+)
+async def test_several_methods_in_headers_are_refused(headers):
+    one = await desk()
+    with pytest.raises(VaultError) as caught:
+        one.runtime.match("POST", "a", b"/p/1", headers)
+    assert caught.value.code is Code.BAD_REQUEST
+    same = tuple((name, b"PATCH") for name, _ in headers)
+    assert one.runtime.match("POST", "a", b"/p/1", same)[1] is not None
+
+
+async def test_a_method_in_the_body_counts_like_one_in_a_header():
+    in_force = InForce((await desk()).runtime)
+    assert in_force.overridable("a", b"/p/1")
+    assert not in_force.overridable("a", b"/elsewhere")
+    _, match = in_force.match("POST", "a", b"/p/1", (), "PATCH")
+    assert match is not None
+    assert match.operation.label == "PATCH /p/{id}"
+    with pytest.raises(VaultError) as caught:
+        in_force.match("POST", "a", b"/p/1", ((b"X-HTTP-Method-Override", b"GET"),), "PATCH")
+    assert caught.value.code is Code.BAD_REQUEST
+
+
+async def test_requests_under_way_keep_the_rules_that_matched_them():
+    one = await desk()
+    in_force = InForce(one.runtime)
+    _, match = in_force.match("GET", "a", b"/p/1", ())
+    assert match is not None
+    in_force.runtime = await join(load_text(rule_text("{match: POST /p, create: p}")), one.vault, one.metrics)
+    assert in_force.match("GET", "a", b"/p/1", ())[1] is None
+    assert in_force.exchange(match)._plan.operation is match.operation
+    with pytest.raises(TypeError):
+        in_force.exchange(Match(match.operation, {}))
+
+
+async def test_the_vault_is_told_what_an_entity_asks_of_it():
+    entity = load_text(rule_text('{match: GET /p, read: p, response: {each: "$[*]"}}', fields=FIELDS[:2])).entities[0]
+    made = recipe(entity)
+    assert (made.schema, set(made.shapes), made.expires, made.addressed) == (
+        entity.schema,
+        {"name", "email"},
+        None,
+        False,
+    )
+    addressed = load_text(rule_text('{match: "GET /p/{id}", read: p}')).entities[0]
+    assert recipe(addressed).addressed
+
+
+async def test_rules_that_the_vault_refuses_are_not_joined():
+    one = await desk()
+    one.store.fail("ensure")
+    one.store.fail("put_note")
+    with pytest.raises(VaultError):
+        await join(
+            load_text(rule_text("{match: POST /p, create: p}", fields=("other: {kind: text}",))), one.vault, one.metrics
+        )
+
+
+@pytest.mark.parametrize("name", [b"X-HTTP-Method-Override", b"X_HTTP_METHOD_OVERRIDE", b"x-http_method-override"])
+async def test_a_method_in_a_header_counts_however_its_name_is_spelled(name):
+    one = await desk()
+    assert one.runtime.match("POST", "a", b"/p/1", ((name, b"patch, PATCH"),))[1] is not None
+    assert one.runtime.match("POST", "a", b"/p/1", ((b"Y" + name, b"PATCH"),))[1] is None
+
+
+@pytest.mark.parametrize("name", [b"X-Original-URL", b"x_rewrite_url"])
+async def test_an_address_in_a_header_may_not_lead_to_another_rule(name):
+    one = await desk()
+    for target, address in ((b"/elsewhere", b"/p/1"), (b"/p", b"/p/1"), (b"/elsewhere", b"https://a/p?x=1")):
+        with pytest.raises(VaultError) as caught:
+            one.runtime.match("GET", "a", target, ((name, address),))
+        assert caught.value.code is Code.BAD_REQUEST
+    assert one.runtime.match("GET", "a", b"/p/1", ((name, b"/p/2"),))[1] is not None
+    assert one.runtime.match("GET", "a", b"/elsewhere", ((name, b"/another"),))[1] is None

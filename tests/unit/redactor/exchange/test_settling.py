@@ -1,0 +1,166 @@
+from itertools import permutations
+from typing import Any
+
+import pytest
+
+from tests.support.exchanges import JSON, USUAL, Desk, desk
+
+ANN = {
+    "name": "Ann Wexlomere",
+    "email": "Ann@Wexlomere.example",
+    "phone": "+46 70 918 27 36",
+    "born": "1931-02-27",
+    "tags": ["one", "two"],
+}
+LIST = ', response: {each: "$[*]", id: $.id}}'
+
+
+OUTCOMES: list[tuple[int, dict[str, str]]] = [
+    # status -> what becomes of a create, an update, a delete
+    (200, {"POST": "settled", "PATCH": "settled", "DELETE": "deleted"}),
+    (201, {"POST": "settled", "PATCH": "settled", "DELETE": "deleted"}),
+    (202, {"POST": "dropped", "PATCH": "dropped", "DELETE": "dropped"}),  # a 2xx that is not in `success`
+    (301, {"POST": "in_doubt", "PATCH": "in_doubt", "DELETE": "in_doubt"}),
+    (304, {"POST": "in_doubt", "PATCH": "in_doubt", "DELETE": "in_doubt"}),
+    (400, {"POST": "dropped", "PATCH": "dropped", "DELETE": "dropped"}),
+    (404, {"POST": "dropped", "PATCH": "dropped", "DELETE": "dropped"}),
+    (422, {"POST": "dropped", "PATCH": "dropped", "DELETE": "dropped"}),
+    (500, {"POST": "in_doubt", "PATCH": "in_doubt", "DELETE": "in_doubt"}),
+    (503, {"POST": "in_doubt", "PATCH": "in_doubt", "DELETE": "in_doubt"}),
+]
+STATES = {
+    # (records, pending, staged), with one record before
+    ("POST", "settled"): (2, 0, 0), ("POST", "nameless"): (2, 0, 0), ("POST", "dropped"): (1, 0, 0), ("POST", "in_doubt"): (2, 1, 0),
+    ("PATCH", "settled"): (1, 0, 0), ("PATCH", "dropped"): (1, 0, 0), ("PATCH", "in_doubt"): (1, 0, 1),
+    ("DELETE", "deleted"): (0, 0, 0), ("DELETE", "dropped"): (1, 0, 0), ("DELETE", "in_doubt"): (1, 0, 1),
+}  # fmt: skip
+
+
+async def settled_desk() -> tuple[Desk, dict[str, Any]]:
+    one = await desk(
+        "{match: POST /p, create: p, response: {success: [200, 201]}}",
+        '{match: "GET /p/{id}", read: p}',
+        '{match: "PATCH /p/{id}", update: p, response: {success: [200, 201]}}',
+        '{match: "DELETE /p/{id}", delete: p, response: {success: [200, 201]}}',
+    )
+    stored = await one.create(ANN)
+    one.events.clear()
+    return one, stored
+
+
+@pytest.mark.parametrize("way", ["whole", "passed on"])
+@pytest.mark.parametrize("verb", ["POST", "PATCH", "DELETE"])
+@pytest.mark.parametrize(("status", "outcomes"), OUTCOMES)
+async def test_the_answer_settles(status, outcomes, verb, way):
+    one, stored = await settled_desk()
+    call = await one.send("POST /p" if verb == "POST" else f"{verb} /p/1", b"" if verb == "DELETE" else {"name": "Bo"})
+    assert one.events["staged"] == 1
+    answer = {"id": 2 if verb == "POST" else 1}
+    await call.answer(status, answer, JSON if way == "whole" else ((b"Content-Type", b"image/png"),))
+    outcome = outcomes[verb]
+    if (verb, outcome, way) == ("POST", "settled", "passed on"):
+        outcome = "nameless"  # no id in the answer: kept for good, bound when the application shows it
+    assert one.events[outcome] == 1
+    assert await one.counts() == STATES[verb, outcome]
+    assert one.idle
+    if verb != "DELETE" and outcome != "dropped" and way == "whole":
+        assert await one.shown({"name": call.json["name"]}) == {"name": "Bo"}
+    elif outcome != "deleted" and (verb, outcome) != ("PATCH", "settled"):
+        assert await one.shown({"name": stored["name"]}) == {"name": ANN["name"]}
+
+
+@pytest.mark.parametrize("sent", [True, False])
+@pytest.mark.parametrize("verb", ["POST", "PATCH", "DELETE", "GET"])
+async def test_without_an_answer_it_counts_whether_anything_was_sent(verb, sent):
+    one, _ = await settled_desk()
+    call = await one.send(
+        "POST /p" if verb == "POST" else f"{verb} /p/1", {"name": "Bo"} if verb in ("POST", "PATCH") else b""
+    )
+    await call.exchange.failed(sent)
+    if verb == "GET":
+        assert one.events == {}
+    else:
+        assert one.events["in_doubt" if sent else "dropped"] == 1
+        assert await one.counts() == STATES[verb, "in_doubt" if sent else "dropped"]
+    assert one.idle
+
+
+async def test_a_delete_in_doubt_is_over_when_the_record_is_not_found():
+    one, _ = await settled_desk()
+    await (await one.send("DELETE /p/1")).exchange.failed(True)
+    one.clock.advance(1)
+    await (await one.send("GET /p/1")).answer(404, {"error": "no"})
+    assert await one.counts() == (0, 0, 0)
+    assert one.events["reconciled"] == 1
+
+
+# ---------------------------------------------------------------------- which record is which
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+async def test_many_new_records_answered_in_any_order(order):
+    one = await desk(*USUAL, '{match: POST /bulk, create: p, request: {each: "$[*]"}' + LIST)
+    people = [
+        {
+            "name": f"Ann {number}",
+            "email": "Same@x.example" if number else "same@x.example",
+            "born": f"190{number}-01-01",
+        }
+        for number in range(3)
+    ]
+    call = await one.send("POST /bulk", people)
+    stored = [{**call.json[index], "id": 10 + index} for index in order]
+    assert await call.seen(201, stored) == [{**people[index], "id": 10 + index} for index in order]
+    for index in range(3):
+        assert await one.shown(call.json[index], f"GET /p/{10 + index}") == people[index]
+    assert await one.counts() == (3, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "bound"),
+    [
+        ([{"id": 7}, {"id": 8}, {"id": 9}], 3),  # by their order
+        ([{"id": 7}, {"id": 8}], 0),
+        ([], 0),
+        ([{}, {}, {}], 0),
+        ({"ok": True}, 0),
+    ],
+)
+async def test_many_new_records_whose_answer_shows_no_tokens(answer, bound):
+    one = await desk('{match: POST /bulk, create: p, request: {each: "$[*]"}' + LIST)
+    call = await one.send("POST /bulk", [{"name": name} for name in ("a", "b", "c")])
+    await call.answer(201, answer)
+    assert await one.counts() == (3, 0, 0), "what the application took is never reaped"
+    assert one.events["settled"] == bound
+    assert one.events["nameless"] == 3 - bound
+    assert one.idle
+
+
+async def test_of_many_new_records_those_are_bound_that_the_answer_shows():
+    one = await desk(*USUAL, '{match: POST /bulk, create: p, request: {each: "$[*]"}' + LIST)
+    call = await one.send("POST /bulk", [{"name": name} for name in ("a", "b", "c")])
+    assert await call.seen(201, [{"id": 3, **call.json[2]}, {"id": 1, **call.json[0]}]) == [
+        {"id": 3, "name": "c"},
+        {"id": 1, "name": "a"},
+    ]
+    assert (one.events["settled"], one.events["nameless"]) == (2, 1)
+    assert await one.shown(call.json[1], "GET /p/2") == {"name": "b"}
+    assert one.events["reconciled"] == 1
+
+
+async def test_the_order_counts_only_where_no_token_contradicts_it():
+    one = await desk(*USUAL, '{match: POST /bulk, create: p, request: {each: "$[*]"}' + LIST)
+    call = await one.send("POST /bulk", [{"name": name} for name in ("a", "b", "c")])
+    # Only one object shows a token, and that one stands in another place than it was sent.
+    await call.answer(201, [{"id": 1}, {"id": 2}, {"id": 3, **call.json[0]}])
+    assert (one.events["settled"], one.events["nameless"]) == (1, 2)
+    assert await one.shown(call.json[0], "GET /p/3") == {"name": "a"}
+
+
+async def test_a_field_that_the_application_did_not_take_keeps_its_value():
+    one = await desk()
+    stored = await one.create(ANN)
+    call = await one.send("PATCH /p/1", {"name": "Bo", "email": "bo@x.example"})
+    kept = {**stored, "name": call.json["name"]}
+    assert await call.seen(200, kept) == {**ANN, "name": "Bo", "id": 1}
+    assert await one.shown(kept) == {**ANN, "name": "Bo", "id": 1}

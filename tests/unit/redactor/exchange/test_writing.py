@@ -1,0 +1,265 @@
+import asyncio
+
+import pytest
+
+from proxy.errors import Code, VaultError
+from tests.support.exchanges import FORM, Desk, desk
+
+LIST = ', response: {each: "$[*]", id: $.id}}'
+ANN = {"name": "Ann", "email": "ann@x.example", "tags": ["one", "two"]}
+
+
+async def words(said: str, kind: str = "PUT") -> Desk:
+    return await desk(
+        "{match: POST /p, create: p}",
+        '{match: "GET /p/{id}", read: p}',
+        f'{{match: "{kind} /p/{{id}}", update: p, request: {{object: $, form: {{name: name, tags: tags}}{said and ", "}{said}}}}}',
+    )
+
+
+# ---------------------------------------------------------------------- null and empty
+
+
+@pytest.mark.parametrize(
+    ("said", "sent", "kept"),
+    [
+        # what the application gets: None where the place goes on as it came, else whose token
+        ("", {"name": None}, {"name": None}),
+        ("", {"name": ""}, {"name": None}),
+        ("nulls: keep", {"name": None}, {"name": "Ann"}),
+        ("nulls: keep", {"name": ""}, {"name": None}),
+        ("empty: keep", {"name": ""}, {"name": "Ann"}),
+        ("empty: keep", {"name": None}, {"name": None}),
+        ("nulls: keep, empty: keep", {"name": None, "email": ""}, {"name": "Ann", "email": "ann@x.example"}),
+        ("nulls: keep", {"phone": None}, {"phone": None}),  # nothing is stored to be kept
+        ("nulls: keep, absent: erase", {"name": None}, {"name": "Ann"}),
+    ],
+)
+async def test_null_and_empty_erase_or_keep(said, sent, kept):
+    one = await words(said)
+    stored = await one.create(ANN)
+    call = await one.send("PUT /p/1", sent)
+    for name, value in kept.items():
+        assert call.json[name] == (stored[name] if value is not None else sent[name])
+    assert await call.seen(200, {"id": 1, **call.json}) == {
+        "id": 1,
+        **sent,
+        **{name: value for name, value in kept.items() if value},
+    }
+    for name in sent:
+        if name in stored:
+            shown = await one.shown({name: stored[name]})
+            assert shown[name] == (ANN[name] if kept[name] else stored[name])
+
+
+async def test_each_of_several_values_keeps_its_own_token():
+    one = await words("nulls: keep, empty: keep")
+    stored = await one.create(ANN)
+    call = await one.send("PUT /p/1", {"tags": [None, "", None]})
+    assert call.json["tags"] == [*stored["tags"], None]
+    assert await call.seen(200, call.json) == {"tags": ["one", "two", None]}
+
+
+async def test_beside_new_values_of_its_field_nothing_is_kept():
+    one = await words("nulls: keep")
+    stored = await one.create(ANN)
+    call = await one.send("PUT /p/1", {"tags": ["new", None]})
+    assert call.json["tags"][1] is None
+    assert call.json["tags"][0] not in stored["tags"]
+    await call.answer(200, {"id": 1, **call.json})
+    # Every token that the application holds now resolves, and the others are gone.
+    assert await one.shown({"tags": call.json["tags"]}) == {"tags": ["new", None]}
+    assert await one.shown({"tags": stored["tags"]}) == {"tags": stored["tags"]}
+
+
+async def test_an_empty_member_of_a_form_is_kept_with_or_without_its_sign():
+    one = await words("empty: keep", "POST")
+    stored = await one.create(ANN)
+    call = await one.send("POST /p/1", b"name&tags=&x", FORM)
+    assert call.sent.body == f"name={stored['name']}&tags={stored['tags'][0]}&x".encode()
+
+
+# ---------------------------------------------------------------------- absent
+
+
+async def test_an_absent_field_is_kept_or_erased():
+    for said, remains in (("", True), ("absent: keep", True), ("absent: erase", False)):
+        one = await words(said)
+        stored = await one.create(ANN)
+        call = await one.send("PUT /p/1", {"name": "Bo"})
+        await call.answer(204)
+        shown = await one.shown({"id": 1, "email": stored["email"]})
+        assert shown["email"] == (ANN["email"] if remains else stored["email"])
+        assert one.events["field_absent"] == (
+            2 if remains else 6
+        )  # phone and born of the create; then all but the name
+
+
+async def test_a_file_may_refuse_a_request_that_lacks_a_field():
+    one = await desk(
+        "{match: POST /p, create: p}", '{match: "PATCH /p/{id}", update: p}', '{match: "PUT /p/{id}", update: p, request: {absent: erase}}',
+        more="on_error: {field_absent: refuse}",
+    )  # fmt: skip
+    whole = {**ANN, "phone": None, "born": ""}
+    await one.create(whole)
+    for match in ("POST /p", "PUT /p/1"):
+        with pytest.raises(VaultError) as caught:
+            await one.send(match, {"name": "Bo", "phone": "1"})
+        assert caught.value.code is Code.FIELD_ABSENT
+        assert caught.value.message.endswith("missing: email, born, tags.")
+    await (await one.send("PATCH /p/1", {"name": "Bo"})).answer(204)
+    assert await one.counts() == (1, 0, 0)
+    assert one.idle
+
+
+# ---------------------------------------------------------------------- own tokens
+
+
+async def test_own_tokens_that_come_back_are_kept():
+    one = await words("")
+    stored = await one.create(ANN)
+    call = await one.send("PUT /p/1", {**stored, "tags": [stored["tags"][1], "new"]})
+    assert (call.json["name"], call.json["email"], call.json["tags"][0]) == (
+        stored["name"],
+        stored["email"],
+        stored["tags"][1],
+    )
+    assert await call.seen(200, call.json) == {**ANN, "id": 1, "tags": ["two", "new"]}
+
+
+async def test_or_refused_and_then_nothing_is_stored_and_nobody_locked_out():
+    one = await words("own_token: refuse")
+    stored = await one.create(ANN)
+    with pytest.raises(VaultError) as caught:
+        await one.send("PUT /p/1", {"name": "Bo", "email": stored["email"], "tags": stored["tags"]})
+    assert caught.value.code is Code.VALUE_UNFIT
+    assert caught.value.message.endswith("in: email, tags.")
+    assert stored["email"] not in caught.value.message
+    assert await one.counts() == (1, 0, 0)
+    assert one.idle
+    assert await one.shown(stored) == {**ANN, "id": 1}
+    await (await one.send("PUT /p/1", ANN)).answer(204)
+
+
+# ---------------------------------------------------------------------- whose objects
+
+
+@pytest.mark.parametrize(
+    ("operation", "match", "body"),
+    [
+        ("{match: PUT /q, update: p, id: $.id}", "PUT /q", {"name": "a"}),
+        ("{match: PUT /q, update: p, id: $.id}", "PUT /q", {"id": None, "name": "a"}),
+        ('{match: "PUT /q/{id}", update: p, response: {id: $.id}}', "PUT /q/1", [{"name": "a"}, {"name": "b"}]),
+        ('{match: PUT /q, update: p, id: $.id, request: {each: "$[*]"}' + LIST, "PUT /q", [{"id": 1, "name": "a"}, {"name": "b"}]),
+        # the same record twice: nobody can say which of the two it will be
+        ('{match: PUT /q, update: p, id: $.id, request: {each: "$[*]"}' + LIST, "PUT /q", [{"id": 1, "name": "a"}, {"id": "1", "name": "b"}]),
+        ('{match: PUT /q, update: p, id: "$.ids[*]", request: {object: $.data}' + LIST, "PUT /q", {"ids": [], "data": {"name": "a"}}),
+        ('{match: PUT /q, update: p, id: "$.ids[*]", request: {object: $.data}' + LIST, "PUT /q", {"ids": [1, 2, 3], "data": [{"name": "a"}, {"name": "b"}]}),
+        ('{match: PUT /q, update: p, id: "$.ids[*]", request: {object: $.data}' + LIST, "PUT /q", {"ids": [1, 1], "data": [{"name": "a"}, {"name": "b"}]}),
+        ("{match: PUT /q, update: p, id: query id, response: {id: $.id}}", "PUT /q?x=1", {"name": "a"}),
+    ],
+)  # fmt: skip
+async def test_objects_of_unclear_records_are_refused(operation, match, body):
+    one = await desk("{match: POST /p, create: p}", operation)
+    await one.create(ANN)
+    with pytest.raises(VaultError) as caught:
+        await one.send(match, body)
+    assert caught.value.code is Code.BAD_REQUEST
+    assert await one.counts() == (1, 0, 0)
+    assert one.idle
+
+
+async def test_ids_beside_as_many_objects_belong_to_them_in_order():
+    one = await desk(
+        "{match: POST /p, create: p}",
+        '{match: "GET /p/{id}", read: p}',
+        '{match: PUT /q, update: p, id: "$.ids[*]", request: {object: $.data}' + LIST,
+    )
+    await one.create(ANN, 1)
+    await one.create(ANN, 2)
+    call = await one.send("PUT /q", {"ids": [2, 1], "data": [{"name": "two"}, {"name": "one"}]})
+    await call.answer(204)
+    names = [item["name"] for item in call.json["data"]]
+    assert [
+        (await one.shown({"name": name}, f"GET /p/{ident}"))["name"] for name, ident in zip(names, (2, 1), strict=True)
+    ] == ["two", "one"]
+
+
+@pytest.mark.parametrize("body", [{}, {"x": "name"}, [], "", None])
+async def test_a_body_without_objects_changes_nothing(body):
+    one = await words("")
+    await one.create(ANN)
+    call = await one.send("PUT /p/1", body)
+    assert call.json == body
+    await call.answer(204)
+    assert await one.counts() == (1, 0, 0)
+    assert one.idle
+
+
+# ---------------------------------------------------------------------- one writer at a time
+
+
+async def test_updates_of_one_record_follow_one_another():
+    one = await words("")
+    stored = await one.create(ANN)
+    first = await one.send("PUT /p/1", {"name": "Bo"})
+    second = asyncio.create_task(one.send("PUT /p/1", {"name": "Cy"}))
+    other = await one.send("PUT /p/2", {"name": "Di"})
+    await asyncio.sleep(0)
+    assert not second.done()
+    await first.answer(204)
+    last = await second
+    await last.answer(204)
+    await other.answer(204)
+    assert await one.shown({**stored, **last.json}) == {**ANN, "name": "Cy", "id": 1}
+    assert one.idle
+
+
+async def test_who_gives_up_waiting_holds_up_nobody():
+    one = await words("")
+    await one.create(ANN)
+    first = await one.send("PUT /p/1", {"name": "Bo"})
+    second = asyncio.create_task(one.send("PUT /p/1", {"name": "Cy"}))
+    await asyncio.sleep(0)
+    second.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await second
+    await first.answer(400)
+    assert one.idle
+    assert await one.counts() == (1, 0, 0)
+
+
+async def test_who_gives_up_while_it_is_written_leaves_the_record_free():
+    one = await words("")
+    await one.create(ANN)
+    gate = one.store.pause("commit")
+    waiting = asyncio.create_task(one.send("PUT /p/1", {"name": "Bo"}))
+    await gate.reached()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    gate.open()
+    assert one.idle
+    await (await one.send("PUT /p/1", {"name": "Cy"})).answer(204)
+
+
+async def test_a_fault_while_settling_frees_the_record_all_the_same():
+    one = await words("")
+    await one.create(ANN)
+    call = await one.send("PUT /p/1", {"name": "Bo"})
+    one.store.fail("commit", lambda: VaultError(Code.BAD_STORE, "damaged"))
+    with pytest.raises(VaultError):
+        await call.answer(204)
+    assert one.idle
+
+
+async def test_ids_that_only_the_answer_tells_are_deleted_later_when_the_vault_cannot_be_written():
+    one = await desk("{match: POST /p, create: p}", '{match: DELETE /p, delete: p, response: {id: "$[*]"}}')
+    await one.create(ANN)
+    call = await one.send("DELETE /p")
+    one.store.fail("commit")
+    await call.answer(200, [1, 2])
+    assert await one.counts() == (1, 0, 0)
+    await one.vault.upkeep()
+    assert await one.counts() == (0, 0, 0)
+    assert one.idle

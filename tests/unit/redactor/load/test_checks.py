@@ -1,0 +1,117 @@
+from pathlib import Path
+
+import pytest
+
+from proxy.errors import VaultError
+from proxy.redactor.load import load
+from proxy.redactor.rules import RuleSet
+from tests.support.rules import HEAD, rules_of, with_fields
+
+
+def two(folder: Path, first: str, second: str) -> RuleSet:
+    for name, keys in (("one", first), ("two", second)):
+        (folder / f"{name}.yaml").write_text(
+            f'version: 1\nendpoint: {{name: {name}, upstream: "http://{name}", {keys}}}\n'
+            f"entities: {{e: {{schema: {name}, fields: {{t: {{kind: text}}}}}}}}\noperations: [{{match: GET /crm/n, read: e}}]\n"
+        )
+    return load(folder)
+
+
+def fault(folder: Path, first: str, second: str) -> str:
+    with pytest.raises(VaultError) as caught:
+        two(folder, first, second)
+    assert len(caught.value.details) == 1
+    return f"{Path(caught.value.details[0].source).name} {caught.value.details[0].text}"
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("host: a", "host: b"), ("host: a", "unmatched: pass"), ("host: [a, c]", "host: a, prefix: /crm")],
+)
+def test_endpoints_are_told_apart_by_host_or_prefix(tmp_path, first, second):
+    if "prefix" in second:
+        assert "never matches" in fault(tmp_path, "host: a", second)
+        (tmp_path / "one.yaml").unlink()
+    assert len(two(tmp_path, first, second).endpoints) == 2
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("unmatched: pass", "unmatched: pass"), ("host: [a, b]", "host: [b, c]"), ("prefix: /crm", "prefix: /crm/")],
+)
+def test_endpoints_that_cannot_be_told_apart_are_a_fault(tmp_path, first, second):
+    text = fault(tmp_path, first, second)
+    assert text.startswith("two.yaml:2:1 ")
+    assert "cannot be told from those of 'one'" in text
+    assert "one.yaml:2:1" in text
+
+
+def test_one_name_for_two_endpoints_is_a_fault(tmp_path):
+    (tmp_path / "a.yaml").write_text(HEAD)
+    (tmp_path / "b.yaml").write_text(HEAD)
+    with pytest.raises(VaultError) as caught:
+        load(tmp_path)
+    assert "'crm' is already defined at" in caught.value.details[0].text
+
+
+def test_a_rule_whose_requests_another_prefix_takes_is_a_fault(tmp_path):
+    text = fault(tmp_path, "unmatched: pass", "prefix: /crm")
+    assert text.startswith("one.yaml:4:14 ")
+    assert "never matches" in text
+
+
+def test_one_schema_is_the_same_in_all_files(tmp_path):
+    for name, kind in (("one", "text"), ("two", "name")):
+        (tmp_path / f"{name}.yaml").write_text(
+            f'version: 1\nendpoint: {{name: {name}, upstream: "http://a", host: {name}}}\nentities: {{e: {{schema: Person, fields: {{t: {{kind: {kind}}}}}}}}}\n'
+        )
+    with pytest.raises(VaultError) as caught:
+        load(tmp_path)
+    assert "one.yaml:3:12" in caught.value.details[0].text
+    (tmp_path / "two.yaml").write_text((tmp_path / "one.yaml").read_text().replace("one", "two"))
+    assert [entity.schema.name for entity in load(tmp_path).entities] == ["Person", "Person"]
+
+
+def test_a_file_in_good_order_has_no_warnings():
+    assert (
+        rules_of('{match: "GET /n/{id}", read: note}', "{match: GET /c, read: contact, response: {id: $.id}}").warnings
+        == ()
+    )
+
+
+@pytest.mark.parametrize(
+    ("operations", "words"),
+    [
+        (('{match: "GET /n/{id}", read: note}',), "no operation names the entity 'contact'"),
+        (('{match: "GET /n/{id}", read: note, response: {object: $..note}}',), "reads every value of each answer"),
+        (("{match: POST /n, create: note}",), "GET /n is not"),
+        (('{match: "PATCH /n/{id}", update: note}',), "GET /n/{id} is not"),
+        ((), "has no operations"),
+    ],
+)
+def test_what_is_seldom_meant_is_a_warning_with_its_place(operations, words, tmp_path):
+    loaded = rules_of(*operations) if operations else load_text_of_head()
+    found = [text for text in loaded.warnings if words in text]
+    assert len(found) == 1
+    assert found[0].startswith("rules.yaml:")
+
+
+def load_text_of_head() -> RuleSet:
+    from proxy.redactor.load import load_text
+
+    return load_text(HEAD)
+
+
+def test_the_shape_plain_is_a_warning():
+    from proxy.redactor.load import load_text
+
+    warnings = load_text(with_fields("a: {kind: text, token: plain}")).warnings
+    assert any(text.startswith("rules.yaml:6:") and "sends the value of a itself" in text for text in warnings)
+
+
+def test_two_endpoints_before_one_application_are_a_warning(tmp_path):
+    loaded = two(tmp_path, "host: a", "host: b")
+    assert not any("same application" in text for text in loaded.warnings)
+    path = tmp_path / "two.yaml"
+    path.write_text(path.read_text().replace("http://two", "http://one"))
+    assert any("same application as 'one'" in text for text in load(tmp_path).warnings)

@@ -1,0 +1,96 @@
+import pytest
+
+from proxy.model.schema import Field, FieldType, Storage
+from proxy.redactor.load import load_text
+from proxy.redactor.load.entities import needs_record
+from proxy.redactor.rules import Entity
+from proxy.tokenization import make_shape
+from tests.support.rules import faults_of, with_fields
+
+
+def entity(*fields: str, extra: str = "") -> Entity:
+    return load_text(with_fields(*fields, entity=extra)).entities[0]
+
+
+def test_a_field_has_the_shape_of_its_kind_and_the_member_of_its_name():
+    field = entity("email: {kind: email}").fields["email"]
+    assert (field.name, field.kind, field.shape.name, field.shape.same) == ("email", "email", "email", False)
+    assert field.at == ("email",)
+    assert (field.plain, field.find) == (False, frozenset())
+
+
+@pytest.mark.parametrize(
+    ("token", "name", "same"),
+    [
+        ("opaque", "opaque", False),
+        ("alphaNumeric", "opaque", False),
+        ("emailPersistent", "email", True),
+        ("{same: true}", "email", True),
+        ("{shape: uuid}", "uuid", False),
+        ("{shape: alphaNumericPersistent}", "opaque", True),
+        ('{template: "PP-[A-Z0-9]{9}"}', "template", False),
+    ],
+)
+def test_a_token_is_a_shape_by_name_or_with_options(token, name, same):
+    shape = entity(f"email: {{kind: email, token: {token}}}").fields["email"].shape
+    assert (shape.name, shape.same) == (name, same)
+
+
+def test_options_reach_the_shape():
+    options = load_text(with_fields('x: {kind: text, token: {shape: fixed, value: "0"}}')).entities[0].fields["x"].shape
+    assert options == make_shape("fixed", {"value": "0"})
+
+
+def test_the_schema_of_the_vault_follows_find_and_stored():
+    schema = entity(
+        "a: {kind: text}",
+        "b: {kind: email, find: [exact]}",
+        "c: {kind: text, stored: plain}",
+        "d: {kind: date, find: [exact, range], stored: plain}",
+        extra="schema: people",
+    ).schema
+    assert schema.name == "people"
+    assert schema.fields == (
+        Field("a", FieldType.STRING, Storage.ENCRYPTED, "text"),
+        Field("b", FieldType.STRING, Storage.INDEXED_HASHED, "email"),
+        Field("c", FieldType.STRING, Storage.INDEXED, "text"),
+        Field("d", FieldType.DATE, Storage.INDEXED, "date"),
+    )
+
+
+def test_the_schema_has_the_name_of_the_entity_where_none_is_given():
+    made = entity("a: {kind: text}", extra="expires: 90d")
+    assert made.schema.name == made.name == "person"
+    assert made.expires == 90 * 86_400_000
+
+
+def test_places_may_lie_anywhere_in_the_object():
+    made = entity("a: {kind: text, at: $.b.c}", 'd: {kind: text, at: "$.e[*]"}', "f: {kind: text, at: $..g}")
+    assert made.fields["a"].at == ("b", "c")
+    assert len(made.fields["d"].at) == 2
+
+
+def test_a_planned_population_makes_room_enough():
+    assert "x" in entity('x: {kind: text, token: {template: "P[0-9]{6}"}}', extra="population: 500000").fields
+    assert (
+        "'population'"
+        in faults_of(with_fields('x: {kind: text, token: {template: "P[0-9]{6}"}}', entity="population: 500001"))[
+            0
+        ].text
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "small"),
+    [
+        ("date", {}, True),
+        ("fixed", {"value": "0"}, True),
+        ("luhn", {"keep_first": 6, "keep_last": 4}, True),
+        ("luhn", {"keep_last": 4}, False),
+        ("numeric", {"keep_last": 2}, False),
+        ("opaque", {}, False),
+        ("plain", {}, False),
+    ],
+)
+def test_small_shapes_resolve_by_their_record(name, options, small):
+    assert needs_record(make_shape(name, options)) is small

@@ -1,0 +1,65 @@
+from proxy.redactor.load import grammar
+from proxy.redactor.load.forms import Block, Word
+from proxy.redactor.load.grammar import blocks
+from proxy.redactor.rules import Absent, Empty, Limits, Nulls, OnError, OwnToken, Unmatched
+from proxy.tokenization import KINDS, PERSISTENT, SHAPES, SYNONYMS
+
+
+def choices(block: Block, key: str) -> list[str]:
+    form = next(known.form for known in block.keys if known.name == key)
+    assert isinstance(form, Word)
+    return list(form.choices)
+
+
+def test_blocks_come_once_each_from_the_outside_in():
+    names = [block.name for block in blocks()]
+    assert names[0] == "rule file"
+    assert len(names) == len(set(names))
+    assert {
+        "endpoint",
+        "limits",
+        "entity",
+        "field",
+        "token",
+        "operation",
+        "request",
+        "response",
+        "parameter",
+        "on_error",
+        "test",
+    } <= set(names)
+
+
+def test_no_key_is_both_supported_and_not_supported_yet():
+    for block in blocks():
+        assert not {key.name for key in block.keys} & set(block.later)
+
+
+def test_words_are_those_of_the_compiled_rules():
+    assert choices(grammar.ENDPOINT, "unmatched") == [str(word) for word in Unmatched]
+    for key, words in (("absent", Absent), ("nulls", Nulls), ("empty", Empty), ("own_token", OwnToken)):
+        assert sorted(choices(grammar.REQUEST, key)) == sorted(str(word) for word in words)
+    assert choices(grammar.FIELD, "kind") == list(KINDS)
+
+
+def test_keys_of_limits_and_errors_are_those_of_the_compiled_rules():
+    assert [key.name for key in grammar.LIMITS.keys] == list(Limits.__slots__)
+    errors = {key.name for key in grammar.ON_ERROR.keys} - {"vault_down"}
+    assert errors == {name for name in OnError.__slots__ if not name.startswith("vault_down")}
+
+
+def test_stated_defaults_are_the_real_ones():
+    stated = {key.name: key.default for key in (*grammar.LIMITS.keys, *grammar.ON_ERROR.keys, *grammar.VAULT_DOWN.keys)}
+    assert stated["body"] == f"{Limits().body // 2**20}MiB"
+    assert stated["inflated"] == f"{Limits().inflated // 2**20}MiB"
+    for name in ("json_depth", "form_fields"):
+        assert stated[name] == str(getattr(Limits(), name))
+    for name in ("unreadable_body", "ambiguous_json", "too_large", "field_absent", "unknown_token", "upstream_not_2xx"):
+        assert stated[name] == str(getattr(OnError(), name))
+    assert (stated["write"], stated["read"]) == (str(OnError().vault_down_write), OnError().vault_down_read)
+
+
+def test_every_shape_and_every_option_may_be_written():
+    assert choices(grammar.TOKEN, "shape") == [*SHAPES, *SYNONYMS, *PERSISTENT]
+    options = {key.name for key in grammar.TOKEN.keys} - {"shape"}
+    assert options == {option for parser in SHAPES.values() for option in parser.options}

@@ -1,0 +1,113 @@
+from pathlib import Path
+
+import pytest
+
+from proxy.errors import VaultError
+from proxy.redactor.load import load, load_text
+from tests.support.rules import ENTITIES, HEAD, with_operations
+
+ROOT = Path(__file__).parents[4]
+SMALLEST = """version: 1
+endpoint: {name: crm, upstream: "http://127.0.0.1:3000"}
+entities:
+  contact:
+    fields:
+      name:  {kind: name}
+      email: {kind: email, find: [exact]}
+operations:
+  - {match: POST /contacts,          create: contact}     # object at $, id at $.id of the answer
+  - {match: GET /contacts,           read: contact, response: {each: "$[*]"}}
+  - {match: "GET /contacts/{id}",    read: contact}       # id: path id
+  - {match: "PATCH /contacts/{id}",  update: contact}
+  - {match: "DELETE /contacts/{id}", delete: contact}
+"""
+
+
+def test_the_smallest_useful_file_loads_without_a_warning():
+    rules = load_text(SMALLEST)
+    assert [operation.label.split()[0] for operation in rules.operations] == ["POST", "GET", "GET", "PATCH", "DELETE"]
+    assert [entity.name for entity in rules.entities] == ["contact"]
+    assert rules.warnings == ()
+    assert len(rules.version) == 12
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "rules").rglob("*.yaml")), ids=lambda path: path.name)
+def test_every_example_loads_without_a_warning(path):
+    rules = load(path)
+    assert rules.operations
+    assert rules.warnings == ()
+
+
+def test_a_folder_loads_all_or_nothing(tmp_path):
+    (tmp_path / "one.yaml").write_text(SMALLEST)
+    other = SMALLEST.replace("name: crm,", "name: erp, host: erp.example,").replace(
+        "  contact:", "  contact:\n    schema: erp_contact"
+    )
+    (tmp_path / "two.yaml").write_text(other)
+    rules = load(tmp_path)
+    assert [endpoint.name for endpoint in rules.endpoints] == ["crm", "erp"]
+    assert len(rules.operations) == 10
+    assert rules.operations[0].endpoint is rules.endpoints[0]
+    (tmp_path / "two.yaml").write_text("version: 2\n")
+    with pytest.raises(VaultError) as caught:
+        load(tmp_path)
+    assert {Path(detail.source.split(":")[0]).name for detail in caught.value.details} == {"two.yaml"}
+
+
+def test_faults_of_all_files_are_named_together(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.yaml").write_text(f"{HEAD}x: 1\n")
+    with pytest.raises(VaultError) as caught:
+        load(tmp_path)
+    sources = [Path(detail.source.split(":")[0]).name for detail in caught.value.details]
+    assert sources == ["a.yaml", "b.yaml", "b.yaml"]  # and the two endpoints have one name
+
+
+def test_the_version_changes_with_the_content():
+    assert load_text(SMALLEST).version == load_text(SMALLEST, "other/rules.yaml").version
+    assert load_text(SMALLEST).version != load_text(SMALLEST + "\n").version
+
+
+def test_tests_are_kept_with_their_content():
+    text = with_operations("{match: GET /n, read: note}") + (
+        "tests:\n  - name: shows\n    call: {match: GET /n, query: {a: b}}\n    app_sees: {without: [Ann], query: {a: {shape: opaque}}}\n"
+        "    app_answers: {status: 200, json: {t: null}}\n    caller_sees: {status: 200, json: null}\n"
+    )
+    test = load_text(text).tests[0]
+    assert (test.name, test.endpoint, str(test.position)) == ("shows", "crm", "rules.yaml:15:5")
+    assert test.content == {
+        "name": "shows",
+        "call": {"match": "GET /n", "query": {"a": "b"}},
+        "app_sees": {"without": ["Ann"], "query": {"a": {"shape": "opaque"}}},
+        "app_answers": {"status": 200, "json": {"t": None}},
+        "caller_sees": {"status": 200, "json": None},
+    }
+
+
+def test_a_file_may_hold_nothing_but_an_endpoint():
+    rules = load_text(HEAD)
+    assert rules.endpoints[0].name == "crm"
+    assert (rules.entities, rules.operations, rules.tests) == ((), (), ())
+    assert load_text(HEAD + ENTITIES).entities[0].fields.keys() == {"name", "email", "born"}
+
+
+def test_the_environment_is_that_of_the_process_unless_given(monkeypatch):
+    monkeypatch.setenv("DOMICILE_TEST_URL", "http://from-process")
+    text = 'version: 1\nendpoint: {name: crm, upstream: "${env:DOMICILE_TEST_URL}"}\n'
+    assert load_text(text).endpoints[0].upstream == "http://from-process"
+    assert load_text(text, environ={"DOMICILE_TEST_URL": "http://given"}).endpoints[0].upstream == "http://given"
+
+
+def test_a_test_that_expects_null_is_kept():
+    text = (
+        HEAD
+        + "tests: [{name: a, call: {match: POST /n, form: {a: b}}, app_sees: {form: {a: null}}, caller_sees: {json: null}}]\n"
+    )
+    assert [test.name for test in load_text(text).tests] == ["a"]
+
+
+def test_a_test_with_a_fault_gets_no_second_one():
+    text = HEAD + "tests: [{name: a, call: {match: 17}, app_sees: {without: 17}}]\n"
+    with pytest.raises(VaultError) as caught:
+        load_text(text)
+    assert [detail.source for detail in caught.value.details] == ["rules.yaml:3:33", "rules.yaml:3:58"]

@@ -1,0 +1,97 @@
+from typing import Any
+
+import pytest
+
+from proxy.errors import VaultError
+from proxy.redactor import explain
+from proxy.redactor.load import load_text
+from tests.support.rules import rules_of
+
+RULES = rules_of(
+    '{match: "PATCH /contacts/{id}", update: contact}',
+    '{match: GET /contacts, read: contact, query: {mail: email}, response: {each: "$.items[*]", id: $.id}}',
+    '{match: POST /forms, create: note, request: {form: {"t_*": text}}, response: {id: "header Location /notes/{id}"}}',
+    '{match: "PUT /bulk", update: note, id: "$.keys[*]", request: {object: $.data, fields: {text: $.text}}, response: {id: $.id}}',
+)
+
+
+def data(method: str, path: str, host: str = "") -> dict[str, Any]:
+    return explain.as_data(*explain.find(RULES, method, path, host))
+
+
+def test_every_default_of_a_short_rule_is_filled_in():
+    rule = data("patch", "/contacts/17")["operation"]
+    assert rule["match"] == "PATCH /contacts/{id}"
+    assert rule["update"] == "contact"
+    assert rule["id"] == "path id"
+    assert rule["request"]["body"] == {
+        "object": "$",
+        "fields": {"name": "$.name", "email": "$.email", "born": "$.born"},
+        "form": {},
+    }
+    assert [rule["request"][word] for word in ("absent", "nulls", "empty", "own_token")] == [
+        "keep",
+        "erase",
+        "store",
+        "keep",
+    ]
+    assert rule["response"]["success"] == ["200-299"]
+    assert rule["fields"]["email"] == {
+        "kind": "email",
+        "token": "email",
+        "same": True,
+        "resolves": "indexed",
+        "at": "$.email",
+        "find": ["exact"],
+        "stored": "sealed",
+    }
+
+
+def test_places_count_from_the_root_of_the_document():
+    rule = data("GET", "/contacts")["operation"]
+    assert rule["response"]["body"]["each"] == "$.items[*]"
+    assert rule["response"]["body"]["fields"]["name"] == "$.items[*].name"
+    assert rule["response"]["id"] == "$.items[*].id"
+    assert rule["query"] == {"mail": "email"}
+    bulk = data("PUT", "/bulk")["operation"]
+    assert bulk["id"] == "$.keys[*]"
+    assert bulk["request"]["body"]["fields"] == {"text": "$.text"}
+
+
+def test_forms_and_redirects_show():
+    rule = data("POST", "/forms")["operation"]
+    assert rule["request"]["body"] == {"object": None, "fields": {}, "form": {"t_*": "text"}}
+    assert rule["response"]["id"] == "header location /notes/{id}"
+    assert rule["response"]["success"] == ["200-299", "302", "303"]
+
+
+def test_a_template_as_the_rule_writes_it_finds_the_rule():
+    assert data("PATCH", "/contacts/{id}") == data("PATCH", "/contacts/17")
+
+
+def test_the_text_says_the_same_in_lines():
+    text = explain.as_text(data("PATCH", "/contacts/17"))
+    assert "  match: PATCH /contacts/{id}" in text
+    assert (
+        "    email: kind email, token email, same yes, resolves indexed, at $.email, find exact, stored sealed" in text
+    )
+    assert "    host: none" not in text.split("endpoint:")[0]
+    assert "127.0.0.1" not in text  # an address may be a secret
+
+
+@pytest.mark.parametrize(
+    ("unmatched", "words"), [("pass", "it passes unchanged ("), ("report", "counted"), ("deny", "refused")]
+)
+def test_a_request_without_rule_is_told_its_fate(unmatched, words):
+    rules = load_text(
+        f'version: 1\nendpoint: {{name: crm, upstream: "http://a", host: a.example, unmatched: {unmatched}}}\n'
+    )
+    text = explain.as_text(explain.as_data(*explain.find(rules, "GET", "/x")))
+    assert words in text
+    assert "No endpoint" in explain.as_text(explain.as_data(*explain.find(rules, "GET", "/x", "b.example")))
+
+
+def test_a_request_that_two_rules_name_is_refused_as_the_proxy_does():
+    rules = rules_of('{match: "GET /a/{x}", read: note}', "{match: GET /a/b, read: note}")
+    with pytest.raises(VaultError):
+        explain.find(rules, "GET", "/a/%62")

@@ -1,0 +1,31 @@
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.redactor import globs
+
+PATTERN = st.text(alphabet="ab*", max_size=5)
+WORDS = ["".join(letters) for size in range(7) for letters in itertools.product("ab", repeat=size)]
+
+
+def test_a_star_stands_for_anything_and_brackets_for_themselves():
+    fits = globs.compiled("filter[*][email]").fullmatch
+    assert fits("filter[0][email]")
+    assert fits("filter[][email]")
+    assert not fits("filter0email")
+    assert not fits("filter[0][email]x")
+
+
+def test_a_plain_name_weighs_more_than_any_pattern_and_a_longer_pattern_more_than_a_shorter():
+    names = ["*", "email_*", "email", "email_home_*"]
+    assert sorted(names, key=globs.weight, reverse=True) == ["email", "email_home_*", "email_*", "*"]
+
+
+@given(PATTERN, PATTERN)
+def test_patterns_overlap_exactly_when_some_word_fits_both(one, other):
+    common = any(globs.compiled(one).fullmatch(word) and globs.compiled(other).fullmatch(word) for word in WORDS)
+    if len(one) + len(other) <= 6:
+        assert globs.overlap(one, other) == common
+    elif common:
+        assert globs.overlap(one, other)

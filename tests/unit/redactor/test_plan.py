@@ -1,0 +1,123 @@
+from dataclasses import replace
+
+import pytest
+
+from proxy.redactor.codecs.media import Media
+from proxy.redactor.load import load_text
+from proxy.redactor.plan import Plan, make_plan, writes
+from proxy.redactor.rules import IdPlace, Source
+from tests.support.exchanges import rule_text
+
+
+def plan_of(operation: str) -> Plan:
+    return make_plan(load_text(rule_text(operation)).operations[0])
+
+
+def test_both_directions_are_planned():
+    plan = plan_of("{match: POST /p, create: p}")
+    assert plan.request is not None
+    assert plan.response is not None
+    assert plan.request.fields == ("name", "email", "phone", "born", "tags")
+    assert (plan.request.id_leaf, plan.response.id_leaf) == (-1, 5)
+    assert plan.response.selection is not None
+    found = plan.response.selection.find(b'{"id": 7, "name": "x"}')
+    assert [leaf.name for leaf in found.objects[0].leaves] == [5, 0]
+
+
+@pytest.mark.parametrize(
+    ("operation", "leaf", "anchored", "member"),
+    [
+        (
+            '{match: PATCH /p, update: p, id: "$.keys[*]", request: {object: $.data}, response: {each: "$[*]", id: $.id}}',
+            -1,
+            0,
+            "",
+        ),
+        ('{match: PATCH /p, update: p, id: $.id, request: {each: "$[*]"}}', 5, -1, "id"),
+        ("{match: PATCH /p, update: p, id: form key, request: {form: {a: name}}}", -1, -1, "key"),
+        ("{match: PATCH /p, update: p, id: query key}", -1, -1, ""),
+        ("{match: DELETE /p, delete: p, id: $.id}", -1, 0, "id"),
+        ("{match: DELETE /p, delete: p, id: $.a.id}", -1, 0, ""),
+    ],
+)
+def test_the_place_of_the_id_is_known(operation, leaf, anchored, member):
+    plan = plan_of(operation).request
+    if plan is None:
+        assert (leaf, anchored, member) == (-1, -1, "")
+    else:
+        assert (plan.id_leaf, plan.id_anchored, plan.id_member) == (leaf, anchored, member)
+
+
+@pytest.mark.parametrize(
+    ("operation", "kinds"),
+    [
+        ("{match: POST /p, create: p}", {Media.JSON}),
+        ("{match: POST /p, create: p, request: {form: {a: name}}, response: {id: $.id}}", {Media.FORM}),
+        (
+            "{match: POST /p, create: p, request: {object: $, form: {a: name}}, response: {id: $.id}}",
+            {Media.JSON, Media.FORM},
+        ),
+        # An id in JSON does not open the door to JSON bodies whose fields nobody named, nor one in forms to forms.
+        ("{match: PATCH /p, update: p, id: $.id, request: {form: {a: name}}}", {Media.FORM}),
+        ("{match: PATCH /p, update: p, id: $.id}", {Media.JSON}),
+        ("{match: PATCH /p, update: p, id: form id}", {Media.JSON}),
+        ("{match: DELETE /p, delete: p, id: $.id}", {Media.JSON, Media.FORM}),
+        ("{match: DELETE /p, delete: p, id: $.a.id}", {Media.JSON}),
+        ("{match: DELETE /p, delete: p, id: form id}", {Media.FORM}),
+        (
+            '{match: POST /q, read: p, request: {fields: {email: $.filter.email}}, response: {each: "$[*]", id: $.id}}',
+            {Media.JSON},
+        ),
+    ],
+)
+def test_a_request_is_of_a_kind_in_which_the_rule_names_its_fields(operation, kinds):
+    plan = plan_of(operation).request
+    assert plan is not None
+    assert plan.named == kinds
+
+
+@pytest.mark.parametrize(
+    ("operation", "request_planned", "response_planned"),
+    [
+        ('{match: "GET /p/{id}", read: p}', False, True),
+        ('{match: "DELETE /p/{id}", delete: p}', False, True),
+        ("{match: DELETE /p, delete: p, id: query id, response: {id: $.gone}}", False, True),
+    ],
+)
+def test_a_direction_in_which_nothing_is_named_has_no_plan(operation, request_planned, response_planned):
+    plan = plan_of(operation)
+    assert (plan.request is not None, plan.response is not None) == (request_planned, response_planned)
+
+
+@pytest.mark.parametrize(
+    ("member", "field"),
+    [
+        ("phone", "phone"),
+        ("phone_1", "tags"),
+        ("phone_1_x", "name"),
+        ("phon", None),
+        ("Phone", None),
+        ("x[phone_2]", None),
+    ],
+)
+def test_a_form_member_belongs_to_the_closest_name(member, field):
+    plan = plan_of(
+        "{match: POST /p, create: p, request: {form: {phone: phone, 'phone_*': tags, 'phone_*_x': name}}, response: {id: $.id}}"
+    ).request
+    assert plan is not None
+    assert plan.form_field(member) == field
+
+
+def test_everything_but_reading_writes():
+    told = {
+        text: writes(plan_of(text).operation)
+        for text in ("{match: POST /p, create: p}", '{match: "GET /p/{id}", read: p}')
+    }
+    assert list(told.values()) == [True, False]
+
+
+def test_an_id_without_a_member_name_is_in_no_form():
+    operation = load_text(rule_text("{match: PATCH /p, update: p, id: $.id}")).operations[0]
+    plan = make_plan(replace(operation, id=IdPlace(Source.BODY, path=(0,)))).request
+    assert plan is not None
+    assert plan.id_member == ""

@@ -1,0 +1,188 @@
+import re
+
+import pytest
+
+from proxy.model.value import Value
+from proxy.redactor import restore
+from proxy.redactor.codecs.media import Media
+from proxy.redactor.redact import Body, Item, Spot
+from proxy.redactor.restore import Surroundings
+from proxy.redactor.rules import IdPlace, Source
+from proxy.redactor.splice import splice
+
+#: A shape as ``opaque`` has one.
+SHAPE = re.compile(r"(?<![0-9A-Za-z])tok[0-9]{4}(?![0-9A-Za-z])")
+T = "tok1234"
+
+
+def restored(kind: Surroundings, body: str, value: Value, known: dict[str, Value] | None = None) -> str:
+    raw = body.encode()
+    found = restore.candidates(kind, raw, [SHAPE], known or {})
+    return splice(raw, restore.rewrite(kind, found, {T: value, **(known or {})})).decode()
+
+
+@pytest.mark.parametrize(
+    ("body", "value", "wanted"),
+    [
+        (f'{{"a": "{T}"}}', Value("Ann"), '{"a": "Ann"}'),
+        (f'["{T}"]', Value('A"\n\\é'), '["A\\"\\n\\\\é"]'),
+        (f'["{T}"]', Value("1.50", json=True), "[1.50]"),
+        (f'["{T}"]', Value('{"a": [1]}', json=True), '[{"a": [1]}]'),
+        (f'["is {T}, yes"]', Value('A"n'), '["is A\\"n, yes"]'),
+        (f'["is {T}"]', Value("1.50", json=True), '["is 1.50"]'),
+        (f'["{T} {T}"]', Value("A"), '["A A"]'),
+        # Escapes round a token, as .NET and PHP write them, are no part of a word.
+        (f'["\\u0027{T}\\u0027 no"]', Value("A"), '["\\u0027A\\u0027 no"]'),
+        (f'["x\\n{T}\\tx"]', Value("A"), '["x\\nA\\tx"]'),
+        (f'["\\\\{T}"]', Value("A"), '["\\\\A"]'),
+        (f'["\\{T}"]', Value("A"), '["\\tok1234"]'),
+        (
+            f'["\\"{T}\\"", "\\\\", "{T}", "\\\\\\"", {{"\\"": "{T}"}}]',
+            Value("A"),
+            '["\\"A\\"", "\\\\", "A", "\\\\\\"", {"\\"": "A"}]',
+        ),
+        ('["tok\\u0031234"]', Value("A"), '["A"]'),
+        ('["tok\\ud8001234"]', Value("A"), '["tok\\ud8001234"]'),
+        # As the name of a member it stays a string.
+        (f'{{"{T}" : ["{T}"]}}', Value("1", json=True), '{"1" : [1]}'),
+        (f'["x{T}", "{T}x", "{T}5", "é{T}"]', Value("A"), f'["x{T}", "{T}x", "{T}5", "éA"]'),
+        (f'"{T}" trailing {{ rubbish', Value("A"), '"A" trailing { rubbish'),
+        ('"open tok1234', Value("A"), '"open tok1234'),
+    ],
+)
+def test_json(body, value, wanted):
+    assert restored(Surroundings.JSON, body, value) == wanted
+
+
+def test_a_known_token_is_found_as_a_whole_value_whatever_it_looks_like():
+    known = {"1999-01-02": Value("2001-05-06"), "4711": Value("1", json=True), "é": Value("x")}
+    body = (
+        '{"1999-01-02": "1999-01-02", "a": "on 1999-01-02", "b": 4711, "c": 47112, "d": "4711", "e": ["\\u00e9", "é"]}'
+    )
+    assert restored(Surroundings.JSON, body, Value(""), known) == (
+        '{"2001-05-06": "2001-05-06", "a": "on 1999-01-02", "b": 1, "c": 47112, "d": 1, "e": ["x", "x"]}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        (f"a={T}&b=1", "a=A+%26+%C3%85&b=1"),
+        (f"a=is+{T}", f"a=is+{T}"),
+        ("a=tok123%34", "a=A+%26+%C3%85"),
+        (f"a=%zz&{T}&b={T}", f"a=%zz&{T}&b=A+%26+%C3%85"),
+        (f"%FF={T}&c=%FF", "%FF=A+%26+%C3%85&c=%FF"),
+        ("&", "&"),
+        ("", ""),
+    ],
+)
+def test_forms(body, wanted):
+    assert restored(Surroundings.FORM, body, Value("A & Å")) == wanted
+
+
+def test_pages_show_values_escaped_and_never_where_they_act():
+    page = f"""<a href="/x/{T}" onclick='f("{T}")' title="{T}">{T}</a><script>"{T}"</script><input value={T}> {T}"""
+    value = "<b> O'N"
+    safe = "&#60;b&#62;&#32;O&#39;N"
+    assert restored(Surroundings.HTML, page, Value(value)) == (
+        f"""<a href="/x/{T}" onclick='f("{T}")' title="{safe}">{safe}</a><script>"{T}"</script><input value={safe}> {safe}"""
+    )
+
+
+def test_a_page_that_is_nothing_but_a_token():
+    assert restored(Surroundings.HTML, T, Value("<")) == "&#60;"
+    assert restored(Surroundings.HTML, f"<p {T}", Value("<")) == f"<p {T}"
+
+
+def test_plain_text():
+    assert restored(Surroundings.PLAIN, f"no {T}.\n{T}", Value('Ann "Å"')) == 'no Ann "Å".\nAnn "Å"'
+    assert (
+        splice(
+            b"\xff tok1234",
+            restore.rewrite(
+                Surroundings.PLAIN,
+                restore.candidates(Surroundings.PLAIN, b"\xff tok1234", [SHAPE], {}),
+                {T: Value("A")},
+            ),
+        )
+        == b"\xff A"
+    )
+
+
+def test_patterns_that_overlap_give_one_candidate_the_longer_first():
+    wide = re.compile(r"tok[0-9]{4}@x\.org")
+    found = restore.candidates(Surroundings.PLAIN, b"to tok1234@x.org, tok1234", [SHAPE, wide], {})
+    assert [item.text for item in found] == ["tok1234@x.org", "tok1234"]
+
+
+def test_what_nobody_resolves_stays():
+    body = b'["tok9999", "tok1234"]'
+    found = restore.candidates(Surroundings.JSON, body, [SHAPE], {})
+    assert splice(body, restore.rewrite(Surroundings.JSON, found, {T: Value("A")})) == b'["tok9999", "A"]'
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted"),
+    [
+        (b"application/json", Surroundings.JSON),
+        (b"Application/Problem+JSON; charset=utf-8", Surroundings.JSON),
+        (b"application/x-www-form-urlencoded", Surroundings.FORM),
+        (b"text/html;charset=x", Surroundings.HTML),
+        (b"text/plain", Surroundings.PLAIN),
+        (b"text/csv", None),
+        (b"image/png", None),
+        (b"", None),
+    ],
+)
+def test_the_declared_type_tells_how_tokens_stand_in_it(kind, wanted):
+    assert restore.surroundings(((b"Content-Type", kind),)) is wanted
+    assert restore.surroundings(()) is None
+
+
+@pytest.mark.parametrize(
+    ("template", "address", "ids"),
+    [
+        ("/p/{id}", b"/p/17", ["17"]),
+        ("/p/{id}", b"https://app.example:8/p/17?x=1#y", ["17"]),
+        ("/p/{id}", b" /p/17/ ", ["17"]),
+        ("/p/{id}", b"//host/p/17", ["17"]),
+        ("/p/{id}", b"/p/a%2Fb%20%C3%A5+c", ["a/b å+c"]),
+        ("/p/{id}", "/p/å".encode(), ["å"]),
+        ("/p/{id}/change/", b"/p/17/change/", ["17"]),
+        ("/p.x/{id}.json", b"/p.x/17.json", ["17"]),
+        ("/p.x/{id}.json", b"/pyx/17.json", []),
+        ("/p/{id}", b"/p/17/18", []),
+        ("/p/{id}", b"/q/17", []),
+        ("/p/{id}", b"p/17", []),
+        ("/p/{id}", b"http://[bad", []),
+        ("/p/{id}", b"", []),
+    ],
+)
+def test_ids_in_an_address(template, address, ids):
+    place = IdPlace(Source.HEADER, "location", template=template)
+    assert restore.header_ids(place, ((b"X", b"/p/1"), (b"LOCATION", address))) == ids
+
+
+def test_edits_put_values_into_places_and_leave_what_is_right_already():
+    spots = [
+        Spot("a", 0, 3, Value("x")),
+        Spot("a", 4, 7, Value("y")),
+        Spot("a", 8, 9, None),
+        Spot("a", 10, 12, Value("1", json=True)),
+    ]
+    body = Body(Media.JSON, [Item(spots)])
+    assert restore.edits(body, [[Value("z"), Value("y"), None, Value("1")]]) == [(0, 3, b'"z"'), (10, 12, b'"1"')]
+    assert restore.edits(body, [[None, None, Value("w"), Value("1", json=True)]]) == [(8, 9, b'"w"')]
+    assert restore.places(spots) == (("a", "x"), ("a", "y"), ("a", "1"))
+
+
+def test_a_member_without_a_sign_gets_one():
+    body = Body(Media.FORM, [Item([Spot("a", 1, 1, Value(""), bare=True), Spot("a", 4, 4, Value(""))])])
+    assert splice(b"n&m=", restore.edits(body, [[Value("a b"), Value("c")]])) == b"n=a+b&m=c"
+
+
+def test_values_are_encoded_as_the_body_has_them():
+    assert restore.encode(Media.FORM, Value("a b&é")) == b"a+b%26%C3%A9"
+    assert restore.encode(Media.JSON, Value("a\n")) == b'"a\\n"'
+    assert restore.encode(Media.JSON, Value("1.0", json=True)) == b"1.0"
+    assert restore.encode(Media.FORM, Value("1.0", json=True)) == b"1.0"

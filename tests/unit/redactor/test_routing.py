@@ -1,0 +1,214 @@
+import pytest
+
+from proxy.errors import Code, VaultError
+from proxy.redactor.load import load_text
+from proxy.redactor.routing import Router, bare_host
+from proxy.redactor.rules import Endpoint, Operation
+from tests.support.rules import rules_of
+
+OPERATIONS = (
+    "{match: GET /contacts, read: note}",
+    "{match: POST /contacts, create: note}",
+    '{match: "GET /contacts/{id}", read: note}',
+    '{match: "PUT|PATCH /contacts/{id}", update: note}',
+    '{match: "DELETE /contacts/{id}", delete: note}',
+    "{match: GET /contacts/new, read: note}",
+    '{match: "POST /contacts/{id}/change/", update: note}',
+    '{match: "GET /files/{path*}", read: note}',
+    '{match: "GET /export/{name}.csv", read: note}',
+)
+
+
+@pytest.fixture(scope="module")
+def router() -> Router:
+    rules = rules_of(*OPERATIONS)
+    return Router(rules.operations, rules.endpoints)
+
+
+def hit(router: Router, method: str, target: str, override: str | None = None) -> tuple[str, dict[str, str]] | None:
+    found = router.match(method, "crm.example", target.encode(), override)
+    return None if found is None else (found.operation.label, dict(found.params))
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "label", "params"),
+    [
+        ("GET", "/contacts", "GET /contacts", {}),
+        ("GET", "/contacts?page=2", "GET /contacts", {}),
+        ("HEAD", "/contacts", "GET /contacts", {}),
+        ("post", "/contacts", "POST /contacts", {}),
+        ("GET", "/contacts/17", "GET /contacts/{id}", {"id": "17"}),
+        ("GET", "/contacts/new", "GET /contacts/new", {}),
+        ("PATCH", "/contacts/new", "PUT|PATCH /contacts/{id}", {"id": "new"}),
+        ("GET", "/contacts/a%20b", "GET /contacts/{id}", {"id": "a b"}),
+        ("GET", "/contacts/%C3%A5", "GET /contacts/{id}", {"id": "å"}),
+        ("GET", "/contacts/%ff", "GET /contacts/{id}", {"id": "\udcff"}),
+        ("GET", "/contacts/a%2Fb", "GET /contacts/{id}", {"id": "a/b"}),
+        ("GET", "/Contacts/AbC", "GET /contacts/{id}", {"id": "AbC"}),
+        ("POST", "/contacts/17/change", "POST /contacts/{id}/change/", {"id": "17"}),
+        ("GET", "/files/a/b/c.txt", "GET /files/{path*}", {"path": "a/b/c.txt"}),
+        ("GET", "/export/all.csv", "GET /export/{name}.csv", {"name": "all"}),
+        ("GET", "http://crm.example/contacts/17", "GET /contacts/{id}", {"id": "17"}),
+        ("GET", "/x/../contacts/17", "GET /contacts/{id}", {"id": "17"}),
+        ("GET", "/x/..;a/contacts//17/", "GET /contacts/{id}", {"id": "17"}),
+        ("GET", "/%2563ontacts", "GET /contacts", {}),
+    ],
+)
+def test_a_request_hits_its_most_specific_rule(router, method, target, label, params):
+    assert hit(router, method, target) == (label, params)
+
+
+@pytest.mark.parametrize(
+    ("method", "target"),
+    [
+        ("GET", "/"),
+        ("GET", "/contact"),
+        ("PUT", "/contacts"),
+        ("OPTIONS", "*"),
+        ("GET", "/contacts/1/2"),
+        ("GET", "/files"),
+        ("GET", "/export/.csv"),
+        ("BREW", "/contacts"),
+    ],
+)
+def test_what_no_rule_names_is_a_miss(router, method, target):
+    assert hit(router, method, target) is None
+
+
+@pytest.mark.parametrize("target", ["/contacts/%6eew", "/contacts/new;v=1", "/contacts/n%2565w"])
+def test_two_readings_with_two_rules_are_refused(router, target):
+    with pytest.raises(VaultError) as caught:
+        hit(router, "GET", target)
+    assert caught.value.code is Code.BAD_REQUEST
+    assert target not in f"{caught.value} {caught.value.details}"
+
+
+def test_an_override_counts_beside_the_method(router):
+    assert hit(router, "POST", "/contacts/17", "delete ") == ("DELETE /contacts/{id}", {"id": "17"})
+    assert hit(router, "POST", "/contacts/17?_method=patch") == ("PUT|PATCH /contacts/{id}", {"id": "17"})
+    assert hit(router, "POST", "/contacts/17?%5fmethod=put") == ("PUT|PATCH /contacts/{id}", {"id": "17"})
+    assert hit(router, "GET", "/contacts/17?_method=put") == ("GET /contacts/{id}", {"id": "17"})
+    assert hit(router, "POST", "/contacts", "PROPFIND") == ("POST /contacts", {})
+
+
+def test_an_override_that_hits_another_rule_is_refused(router):
+    with pytest.raises(VaultError) as caught:
+        hit(router, "POST", "/contacts", "GET")
+    assert caught.value.code is Code.BAD_REQUEST
+    with pytest.raises(VaultError):
+        hit(router, "POST", "/contacts?_method=GET")
+
+
+def test_a_path_with_rules_of_other_methods_can_be_overridden(router):
+    assert router.overridable("h", b"/contacts/17")
+    assert router.overridable("h", b"/x/../contacts/17")
+    assert router.overridable("h", b"/Contacts/17?x=1")
+    assert router.overridable("h", b"http://h/contacts/17")
+    assert not router.overridable("h", b"/contacts")
+    assert not router.overridable("h", b"/contacts/17/change")
+    assert not router.overridable("h", b"/elsewhere")
+
+
+def test_a_search_can_be_overridden_and_another_read_need_not():
+    rules = rules_of(
+        '{match: GET /contacts, read: contact, query: {email: {field: email}}, response: {each: "$[*]", id: $.id}}',
+        '{match: "GET /contacts/{id}", read: contact}',
+    )
+    router = Router(rules.operations, rules.endpoints)
+    assert router.overridable("h", b"/contacts")
+    assert not router.overridable("h", b"/contacts/17")
+
+
+def test_a_path_can_be_overridden_at_the_endpoint_it_belongs_to():
+    router = _two("host: a.example", "host: b.example", method="PUT")
+    assert router.overridable("A.example:80", b"/notes")
+    assert not router.overridable("c.example", b"/notes")
+    router = _two("prefix: /crm", "prefix: /crm/two", method="PUT")
+    assert router.overridable("h", b"/crm/two/notes")
+    assert router.overridable("h", b"/x/../crm/two/notes")
+    assert not router.overridable("h", b"/crm/three/notes")
+
+
+def _two(first: str, second: str, path: str = "/notes", method: str = "GET") -> Router:
+    texts = [
+        f'version: 1\nendpoint: {{name: {name}, upstream: "http://{name}", {keys}}}\nentities: {{{name}: {{fields: {{t: {{kind: text}}}}}}}}\n'
+        f"operations: [{{match: {method} {prefix}{path}, {'read' if method == 'GET' else 'update'}: {name}, id: query id}}]\n"
+        for name, keys, prefix in (("one", first, _prefix(first)), ("two", second, _prefix(second)))
+    ]
+    loaded = [load_text(text) for text in texts]
+    operations: list[Operation] = [operation for rules in loaded for operation in rules.operations]
+    endpoints: list[Endpoint] = [endpoint for rules in loaded for endpoint in rules.endpoints]
+    return Router(operations, endpoints)
+
+
+def _prefix(keys: str) -> str:
+    return keys.partition("prefix: ")[2].partition(",")[0]
+
+
+def chosen(router: Router, host: str, target: str) -> tuple[str | None, str | None]:
+    endpoint = router.endpoint(host, target.encode())
+    match = router.match("GET", host, target.encode())
+    return endpoint.name if endpoint else None, match.operation.endpoint.name if match else None
+
+
+def test_hosts_choose_the_endpoint_in_any_spelling():
+    router = _two("host: [a.example, A2.example]", "host: b.example")
+    for host in ("a.example", "A.Example", "a.example:8080", "a.example.", "a2.example"):
+        assert chosen(router, host, "/notes") == ("one", "one")
+    assert chosen(router, "b.example", "/notes") == ("two", "two")
+    assert chosen(router, "c.example", "/notes") == (None, None)
+
+
+def test_an_endpoint_without_host_takes_what_no_host_names():
+    router = _two("host: a.example", "unmatched: pass")
+    assert chosen(router, "a.example", "/notes") == ("one", "one")
+    assert chosen(router, "c.example", "/notes") == ("two", "two")
+
+
+def test_prefixes_choose_the_endpoint_by_whole_segments():
+    router = _two("prefix: /crm", "prefix: /crm/two")
+    assert chosen(router, "h", "/crm/notes") == ("one", "one")
+    assert chosen(router, "h", "/crm/two/notes") == ("two", "two")
+    assert chosen(router, "h", "/crm/twofold") == ("one", None)
+    assert chosen(router, "h", "/crmx/notes") == (None, None)
+    assert chosen(router, "h", "/crm") == ("one", None)
+
+
+def test_readings_for_two_applications_are_refused():
+    router = _two("prefix: /crm", "unmatched: pass")
+    with pytest.raises(VaultError) as caught:
+        router.endpoint("h", b"/x/../crm/notes")
+    assert caught.value.code is Code.BAD_REQUEST
+    assert chosen(_two("prefix: /crm", "prefix: /erp"), "h", "//crm/notes") == ("one", "one")
+
+
+def test_an_absolute_target_whose_host_is_another_counts_twice():
+    router = _two("host: a.example", "host: b.example")
+    with pytest.raises(VaultError):
+        router.match("GET", "a.example", b"http://b.example/notes")
+    with pytest.raises(VaultError):
+        router.endpoint("a.example", b"http://b.example/notes")
+    assert router.endpoint("a.example", b"http://A.example:80/notes") is not None
+
+
+@pytest.mark.parametrize(
+    ("host", "bare"),
+    [
+        ("A.b", "a.b"),
+        (" a:80", "a"),
+        ("a:", "a"),
+        ("a.:80", "a"),
+        ("[::1]:80", "[::1]"),
+        ("[::1]", "[::1]"),
+        ("a:b", "a:b"),
+        ("", ""),
+    ],
+)
+def test_a_host_is_compared_without_port_case_and_final_dot(host, bare):
+    assert bare_host(host) == bare
+
+
+def test_without_rules_nothing_matches():
+    router = Router((), ())
+    assert router.match("GET", "h", b"/") is None
+    assert router.endpoint("h", b"/") is None

@@ -1,0 +1,91 @@
+import time
+
+import pytest
+
+from proxy.errors import Code, VaultError
+from proxy.model.jsonpath import parse
+from proxy.redactor.spans import Found, Leaf, Located
+from proxy.redactor.walker import locate, walk
+
+
+def located(path: str, body: bytes) -> list[bytes]:
+    return [body[start:end] for start, end in locate(parse(path), body, 64)]
+
+
+def test_one_path_locates_every_value_also_inside_each_other():
+    body = b'{"a":{"a":[1,{"a":2}]},"b":[{"a":3}]}'
+    assert located("$..a", body) == [b'{"a":[1,{"a":2}]}', b'[1,{"a":2}]', b"2", b"3"]
+    assert located("$..a..a", body) == [b'[1,{"a":2}]', b"2"]
+    assert located("$..[0]", body) == [b"1", b'{"a":3}']
+    assert located("$", body) == [body]
+    assert located("$.*[*]", body) == [b'[1,{"a":2}]', b'{"a":3}']
+
+
+def test_a_selection_is_given_to_its_objects():
+    body = b'{"n":[{"v":1},[{"v":[2]}]],"t":"x"}'
+    found = walk(("n",), [("v",), ("v", 0)], [("t",)], body, 64)
+    assert found == Found(
+        [Located(6, 13, (Leaf(0, 11, 12),)), Located(15, 24, (Leaf(0, 20, 23),))],
+        [Leaf(0, 31, 34)],
+    )
+
+
+def test_scalars_between_elements_keep_their_number():
+    body = b'[1,"],",{"a":1},2,3,[4],{"a":2}]'
+    assert located("$[6].a", body) == [b"2"]
+    assert located("$[*].a", body) == [b"1", b"2"]
+    assert located("$[4]", body) == [b"3"]
+
+
+@pytest.mark.parametrize("body", [b"[1 2]", b'[{"a":1}2]', b'[1,{"a":1},]', b'{"a":1,}', b'[{"a" 1}]', b'[{"b":[1,}]'])
+def test_broken_syntax_is_told_by_its_place_in_and_beside_selected_values(body):
+    for path in ("$[*].a", "$.a", "$..a", "$[0].b[*]"):
+        with pytest.raises(VaultError) as caught:
+            locate(parse(path), body, 64)
+        assert caught.value.code is Code.UNREADABLE_BODY
+        assert "at byte " in caught.value.message
+
+
+def test_every_way_to_be_ambiguous_has_its_words():
+    def words(body: bytes) -> str:
+        with pytest.raises(VaultError) as caught:
+            walk((), [("a",)], [], body, 64)
+        assert caught.value.code is Code.AMBIGUOUS_JSON
+        return caught.value.message
+
+    assert "occurs twice" in words(b'{"a":1,"a":1}')
+    assert "letter case" in words(b'{"A":1}')
+    assert "surrogate" in words(rb'{"a":"\ud800"}')
+    assert "surrogate" in words(rb'{"\udc00":1}')
+    assert "follows" in words(b'{"a":1}{}')
+
+
+def test_names_that_nothing_selects_may_repeat_unless_a_wildcard_passes_them():
+    body = b'{"x":1,"x":2,"X":3}'
+    assert walk((), [("a",)], [], body, 64).objects == [Located(0, 19, ())]
+    for path in (parse("$.*"), parse("$..a"), parse("$[*]")):
+        with pytest.raises(VaultError):
+            locate(path, body, 64)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" + b"1," * 300_000 + b"1]",
+        b"[" + b"[]," * 150_000 + b"1]",
+        b'["' + rb"\n" * 300_000 + b'"]',
+        b"[" + b" " * 600_000 + b"]",
+    ],
+)
+def test_long_documents_take_time_in_proportion(body):
+    started = time.process_time()
+    assert located("$[*].a", body) == []
+    assert time.process_time() - started < 5
+
+
+def test_objects_inside_objects_cost_no_more_than_their_number():
+    body = b'{"a":' * 60 + b"[" + b"1," * 2000 + b"1]" + b"}" * 60
+    started = time.process_time()
+    found = walk(parse("$..a"), [parse("$..b"), parse("$..c")], [], body, 64)
+    assert len(found.objects) == 59
+    assert time.process_time() - started < 2

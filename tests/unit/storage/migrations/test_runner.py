@@ -1,0 +1,57 @@
+import hashlib
+import inspect
+import sqlite3
+import sys
+
+import pytest
+
+from proxy.storage.migrations import FORMAT, STEPS, runner
+from proxy.storage.migrations.runner import APPLICATION_ID, migrate
+
+#: SHA-256 of each released step's file. A step that stores were made with is never edited: add another one.
+RELEASED = ("796829408c5e731b",)
+
+
+def pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchall()[0][0])
+
+
+def test_an_empty_file_becomes_the_present_format() -> None:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    assert migrate(connection) == FORMAT
+    assert (pragma(connection, "user_version"), pragma(connection, "application_id")) == (FORMAT, APPLICATION_ID)
+    assert migrate(connection) == 0
+    connection.close()
+
+
+def test_only_missing_steps_run_and_a_failed_one_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    migrate(connection)
+
+    def second(connection: sqlite3.Connection) -> None:
+        connection.execute("CREATE TABLE second (a)")
+
+    def broken(connection: sqlite3.Connection) -> None:
+        connection.execute("CREATE TABLE third (a)")
+        raise RuntimeError("half way")
+
+    monkeypatch.setattr(runner, "STEPS", (*STEPS, second, broken))
+    with pytest.raises(RuntimeError):
+        migrate(connection)
+    names = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    assert "second" in names
+    assert "third" not in names
+    assert pragma(connection, "user_version") == FORMAT + 1
+    connection.close()
+
+
+def test_released_steps_are_never_edited() -> None:
+    sources = [inspect.getsource(sys.modules[step.__module__]) for step in STEPS]
+    digests = [hashlib.sha256(source.encode()).hexdigest() for source in sources]
+    assert len(STEPS) == len(RELEASED)
+    for number, (digest, released) in enumerate(zip(digests, RELEASED, strict=True), 1):
+        assert digest.startswith(released), f"step {number} was edited after its release; write a new step instead"
+
+
+def test_steps_are_numbered_in_their_order() -> None:
+    assert [step.__module__.rpartition(".")[2][:5] for step in STEPS] == [f"s{n:03d}_" for n in range(1, FORMAT + 1)]

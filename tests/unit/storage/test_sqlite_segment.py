@@ -1,0 +1,148 @@
+import itertools
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from proxy.storage.base import (
+    Accept,
+    Bind,
+    Change,
+    Doubt,
+    Insert,
+    Reindex,
+    Release,
+    Remove,
+    Replace,
+    Stage,
+    Unstage,
+)
+from proxy.storage.sqlite_segment import Segment, Unmet
+from proxy.storage.sqlite_sql import Statements
+from tests.support.groups import Pair, connect
+from tests.support.rows import LAYOUT, h, insert, live, row, staged
+
+#: What is stored before each pair: a live row with a staged change and a hash, a pending one.
+BEFORE: list[Change] = [
+    Insert(live(1, "k"), (h("s"),), (h("u"),)),
+    Insert(row(2), (h("s"),)),
+    Stage(staged(10, 1)),
+    Stage(staged(11, 2)),
+]
+
+#: Every kind of change, each so that it meets the others on a row, a key, a staged change or a hash.
+ALPHABET: list[Change] = [
+    insert(3),
+    insert(3, unique=(h("n"),)),
+    insert(4, hashes=(h("n"), h("u"))),
+    Insert(live(3, "k")),
+    Insert(live(3, "new")),
+    insert(1),
+    Release(h("k"), 2, 2_000),
+    Release(h("k"), 1, 2_000),
+    Release(h("new"), 9, 2_500),
+    Accept(1, 2_700),
+    Accept(2, 2_700),
+    Accept(3, 2_700),
+    Bind(1, h("k"), b"again", 3_000),
+    Bind(2, h("k"), b"sealed", 3_000),
+    Bind(2, h("new"), b"sealed", 3_500),
+    Bind(3, h("new"), b"sealed", 3_500),
+    Replace(row(1, at=4_000, body=b"v2")._replace(version=2), 1),
+    Replace(row(1, at=4_500, body=b"v3")._replace(version=3), 2),
+    Replace(row(3, at=4_000, body=b"v2")._replace(version=2), 1),
+    Stage(staged(12, 1)),
+    Stage(staged(10, 2, at=5_000)),
+    Stage(staged(12, 2), (h("n"),), (h("m"),)),
+    Stage(staged(13, 1), (), (h("n"),)),
+    Unstage(1, 10),
+    Unstage(1, 12),
+    Doubt(1, 10, 6_000, True),
+    Doubt(1, 12, 6_000, True),
+    Reindex(1, add=(h("n"), h("m"))),
+    Reindex(1, drop=(h("n"), h("u"))),
+    Reindex(2, add=(h("u"),), drop=(h("s"),)),
+    Reindex(3, add=(h("s"),)),
+    Remove(1),
+    Remove(2),
+    Remove(3),
+]
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    pair = Pair()
+    yield pair
+    pair.connection.close()
+
+
+def same(pair: Pair, group: Sequence[Sequence[Change]]) -> None:
+    pair.clear()
+    pair.run([BEFORE])
+    ours, reference = pair.run(group)
+    assert ours == reference, group
+    ours, reference = pair.states()
+    assert ours == reference, group
+
+
+def test_every_pair_of_changes_gives_what_one_after_the_other_gives(pair: Pair) -> None:
+    for first, second in itertools.product(ALPHABET, repeat=2):
+        same(pair, [[first, second]])
+        same(pair, [[first], [second]])
+
+
+@pytest.mark.parametrize("offset", range(len(ALPHABET)))
+def test_long_groups_give_what_one_after_the_other_gives(pair: Pair, offset: int) -> None:
+    turned = ALPHABET[offset:] + ALPHABET[:offset]
+    same(pair, [[change] for change in turned])
+    same(pair, [[change] for change in reversed(turned)])
+    same(pair, [turned[place : place + 2] for place in range(0, len(turned), 2)])
+
+
+def grouped(changes: Sequence[Change]) -> bool:
+    segment = Segment(Statements(LAYOUT))
+    return all(segment.add(change) for change in changes)
+
+
+def test_what_the_proxy_writes_all_day_stays_in_one_segment() -> None:
+    creates: list[Change] = [insert(rid, hashes=(h(f"s{rid % 3}"),), unique=(h(rid),)) for rid in range(10, 20)]
+    settled: list[Change] = [
+        change
+        for rid in range(20, 30)
+        for change in (Release(h(f"k{rid}"), rid, 1), Bind(rid, h(f"k{rid}"), b"sealed", 1))
+    ]
+    updates: list[Change] = [
+        change
+        for rid in range(30, 40)
+        for change in (Replace(row(rid), 1), Unstage(rid, rid), Reindex(rid, (h(rid),), (h("old"),)))
+    ]
+    assert grouped([*creates, *settled, *updates, *(Stage(staged(rid, rid)) for rid in range(40, 50))])
+    assert grouped([*settled, *creates, *settled[:0], Remove(99)])
+
+
+def test_changes_in_the_reverse_of_the_order_are_refused() -> None:
+    assert not grouped([Remove(1), insert(1)])
+    assert not grouped([Bind(1, h("k"), b"", 1), Release(h("k"), 2, 1)])
+    assert not grouped([Reindex(1, add=(h("a"),)), insert(2, unique=(h("a"),))])
+    assert not grouped([Reindex(1, add=(h("a"),)), Reindex(1, drop=(h("a"),))])
+    assert not grouped([Replace(row(1), 1), Release(h("k"), 2, 1)])
+
+
+def test_a_segment_says_by_how_much_the_table_grew() -> None:
+    connection = connect()
+    segment = Segment(Statements(LAYOUT))
+    for change in (insert(1), insert(2), insert(3), Remove(2), Remove(9)):
+        segment.add(change)
+    assert segment.run(connection) == 2
+    connection.close()
+
+
+def test_an_unmet_precondition_names_the_taken_hashes() -> None:
+    connection, sql = connect(), Statements(LAYOUT)
+    first, second = Segment(sql), Segment(sql)
+    first.add(insert(1, hashes=(h("a"),)))
+    first.run(connection)
+    second.add(insert(2, unique=(h("a"), h("b"))))
+    with pytest.raises(Unmet) as caught:
+        second.run(connection)
+    assert caught.value.hashes == {h("a")}
+    connection.close()

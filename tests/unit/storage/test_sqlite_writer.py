@@ -1,0 +1,254 @@
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.errors import Code, VaultError
+from proxy.storage import sqlite_writer
+from proxy.storage.base import Conflict
+from proxy.storage.hooks import Hooks
+from proxy.storage.sqlite_ddl import make
+from proxy.storage.sqlite_file import DatabaseFile
+from proxy.storage.sqlite_sql import Statements
+from proxy.storage.sqlite_writer import Writer
+from tests.support.rows import LAYOUT, TABLE, insert
+
+SQL = Statements(LAYOUT)
+
+
+class Source:
+    """A database file whose connections and checks a test may break."""
+
+    def __init__(self, path: Path) -> None:
+        self.file = DatabaseFile(path)
+        self.connections = 0
+        self.broken: Exception | None = None
+        self.hold: threading.Event | None = None
+
+    def connect(self) -> sqlite3.Connection:
+        self.connections += 1
+        return self.file.connect()
+
+    def check(self) -> None:
+        if self.hold is not None:
+            self.hold.wait(10)
+        if self.broken is not None:
+            raise self.broken
+        self.file.check()
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Iterator[Source]:
+    source = Source(tmp_path / "vault.db")
+    yield source
+    source.file.release()
+
+
+async def started(source: Source, hooks: Hooks | None = None, waiting: int = 4096) -> Writer:
+    writer = Writer(source, hooks or Hooks(), waiting)
+    await writer.call(lambda connection: make(connection, LAYOUT))
+    return writer
+
+
+async def rows(writer: Writer) -> int:
+    found: list[Any] = await writer.call(lambda c: c.execute(f"SELECT count(*) FROM r_{TABLE}").fetchall())
+    return int(found[0][0])
+
+
+async def until(reached: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if reached():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("not within ten seconds")
+
+
+async def test_what_waits_becomes_one_group_and_wakes_the_loop_once(source: Source) -> None:
+    sizes: list[int] = []
+    hooks = Hooks(lambda size, _: sizes.append(size))
+    writer = await started(source, hooks)
+    source.hold = threading.Event()
+    first = writer.submit(SQL, [insert(1)])
+    await until(lambda: hooks.waiting() == 0)  # the writer holds the first one now
+    rest = [writer.submit(SQL, [insert(rid)]) for rid in range(2, 102)]
+    source.hold.set()
+    await asyncio.gather(first, *rest)
+    assert sizes == [1, 100]
+    await writer.close()
+
+
+async def test_a_group_is_bounded(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    monkeypatch.setattr(sqlite_writer, "GROUP", 10)
+    writer = await started(source, Hooks(lambda size, _: sizes.append(size)))
+    await asyncio.gather(*(writer.submit(SQL, [insert(rid)]) for rid in range(1, 36)))
+    assert max(sizes) == 10
+    assert sum(sizes) == 35
+    await writer.close()
+
+
+async def test_jobs_and_commits_keep_their_order(source: Source) -> None:
+    writer = await started(source)
+    source.hold = threading.Event()
+    one = writer.submit(SQL, [insert(1)])
+    between = writer.call(lambda c: c.execute(f"SELECT count(*) FROM r_{TABLE}").fetchall())
+    two = writer.submit(SQL, [insert(2)])
+    source.hold.set()
+    await asyncio.gather(one, two)
+    assert await between == [(1,)]
+    assert await rows(writer) == 2
+    await writer.close()
+
+
+async def test_a_full_queue_makes_the_next_one_wait(source: Source) -> None:
+    hooks = Hooks()
+    writer = await started(source, hooks, waiting=3)
+    source.hold = threading.Event()
+    held = writer.submit(SQL, [insert(1)])
+    await until(lambda: hooks.waiting() == 0)
+    accepted = [writer.submit(SQL, [insert(rid)]) for rid in (2, 3, 4)]
+    assert hooks.waiting() == 3
+    turns = [asyncio.ensure_future(writer.room()) for _ in range(2)]
+    await asyncio.sleep(0.05)
+    assert not any(turn.done() for turn in turns)
+    turns[0].cancel()
+    source.hold.set()
+    await asyncio.gather(held, *accepted, turns[1])
+    assert hooks.waiting() == 0
+    await writer.close()
+
+
+async def test_who_waits_for_room_learns_that_the_store_closes(source: Source) -> None:
+    hooks = Hooks()
+    writer = await started(source, hooks, waiting=1)
+    source.hold = threading.Event()
+    held = writer.submit(SQL, [insert(1)])
+    await until(lambda: hooks.waiting() == 0)
+    accepted = writer.submit(SQL, [insert(2)])
+    closing = asyncio.ensure_future(writer.close())
+    await asyncio.sleep(0)
+    with pytest.raises(VaultError) as caught:
+        await writer.room()
+    assert caught.value.code is Code.VAULT_DOWN
+    source.hold.set()
+    await closing
+    assert (held.done(), accepted.done()) == (True, True)
+
+
+async def test_the_thread_survives_errors_of_the_store_and_tries_a_new_connection(source: Source) -> None:
+    writer = await started(source)
+    before = source.connections
+    fault = sqlite3.OperationalError("disk I/O error")
+    fault.sqlite_errorcode = sqlite3.SQLITE_IOERR
+    source.broken = fault
+    results = await asyncio.gather(*(writer.submit(SQL, [insert(rid)]) for rid in (1, 2)), return_exceptions=True)
+    assert [result.code for result in results if isinstance(result, VaultError)] == [Code.VAULT_DOWN] * 2
+    assert results[0] is not results[1]
+    with pytest.raises(VaultError):
+        await writer.call(lambda _: None)
+    source.broken = None
+    await writer.submit(SQL, [insert(3)])
+    assert await rows(writer) == 1
+    assert source.connections == before + 1
+    await writer.close()
+
+
+async def test_the_thread_survives_what_nobody_thought_of(source: Source) -> None:
+    writer = await started(source)
+    source.broken = ZeroDivisionError("never seen before")
+    with pytest.raises(VaultError) as caught:
+        await writer.submit(SQL, [insert(1)])
+    assert caught.value.code is Code.INTERNAL
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    source.broken = None
+    await writer.submit(SQL, [insert(1)])
+    await writer.close()
+
+
+async def test_a_failing_job_is_rolled_back_and_told(source: Source) -> None:
+    writer = await started(source)
+
+    def half(connection: sqlite3.Connection) -> None:
+        connection.execute("INSERT INTO notes VALUES ('a', x'00')")
+        raise VaultError(Code.CONFLICT, "no")
+
+    with pytest.raises(VaultError) as caught:
+        await writer.call(half)
+    assert caught.value.code is Code.CONFLICT
+    assert await writer.call(lambda c: c.execute("SELECT * FROM notes").fetchall()) == []
+    await writer.close()
+
+
+async def test_a_conflict_reaches_its_caller_alone(source: Source) -> None:
+    writer = await started(source)
+    results = await asyncio.gather(*(writer.submit(SQL, [insert(1)]) for _ in range(3)), return_exceptions=True)
+    assert [type(result) for result in results] == [type(None), Conflict, Conflict]
+    await writer.close()
+
+
+async def test_a_cancelled_caller_is_left_alone(source: Source) -> None:
+    writer = await started(source)
+    source.hold = threading.Event()
+    good, bad = writer.submit(SQL, [insert(1)]), writer.submit(SQL, [insert(1)])
+    job = writer.call(lambda _: 1)
+    for future in (good, bad, job):
+        future.cancel()
+    source.hold.set()
+    await writer.submit(SQL, [insert(2)])
+    await writer.close()
+
+
+async def test_close_finishes_what_waits_then_refuses(source: Source) -> None:
+    writer = await started(source)
+    accepted = [writer.submit(SQL, [insert(rid)]) for rid in range(1, 50)]
+    await asyncio.gather(writer.close(), writer.close())
+    assert await asyncio.gather(*accepted) == [None] * 49
+    with pytest.raises(VaultError) as caught:
+        await writer.submit(SQL, [insert(99)])
+    assert caught.value.code is Code.VAULT_DOWN
+    assert not any(thread.name == "vault-writer" and thread.is_alive() for thread in threading.enumerate())
+
+
+async def test_the_log_is_moved_when_nobody_waits(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_writer, "IDLE", 0.05)
+    writer = await started(source)
+    log = source.file.path.with_name("vault.db-wal")
+    await writer.submit(SQL, [insert(1)])
+    await until(lambda: log.stat().st_size == 0)
+    assert await rows(writer) == 1
+    await writer.close()
+
+
+async def test_a_reader_that_blocks_the_log_only_delays_it(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_writer, "IDLE", 0.05)
+    writer = await started(source)
+    log = source.file.path.with_name("vault.db-wal")
+    reader = source.file.connect_reader()
+    await writer.submit(SQL, [insert(1)])
+    cursor = reader.execute(f"SELECT rid FROM r_{TABLE} UNION ALL SELECT 2")
+    cursor.fetchone()  # an old state stays open
+    await asyncio.sleep(0.3)
+    await writer.submit(SQL, [insert(2)])
+    assert log.stat().st_size > 0
+    cursor.fetchall()
+    await until(lambda: log.stat().st_size == 0)
+    reader.close()
+    await writer.close()
+
+
+def test_a_loop_that_is_gone_ends_the_thread(source: Source) -> None:
+    async def abandon() -> tuple[Writer, asyncio.Future[None]]:
+        writer = await started(source)
+        source.hold = threading.Event()
+        return writer, writer.submit(SQL, [insert(1)])
+
+    writer, never = asyncio.run(abandon())
+    assert source.hold is not None
+    source.hold.set()
+    writer._thread.join(10)
+    assert not writer._thread.is_alive()
+    assert not never.done()

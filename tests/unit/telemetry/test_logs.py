@@ -1,0 +1,143 @@
+import io
+import json
+import logging
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from proxy.telemetry import logs
+from proxy.telemetry.logs import FIELDS, Style, configure, logger
+
+MARKER = "ann@example.com"
+
+
+@pytest.fixture
+def lines() -> Iterator[io.StringIO]:
+    """A stream to configure with; the style of tests is put back afterwards, and the root logger with it."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield io.StringIO()
+    configure(Style(format="text"))
+    root.handlers, root.level = handlers, level
+
+
+def test_a_json_line_holds_the_fixed_members_first_and_then_the_fields(lines):
+    configure(Style(), lines)
+    logger("redactor").info("rules loaded", version="abc", count=3)
+    members = json.loads(lines.getvalue())
+    assert list(members) == ["time", "level", "room", "event", "count", "version"]
+    assert members["event"] == "rules loaded"
+    assert members["room"] == "redactor"
+    assert members["count"] == 3
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", members["time"])
+
+
+def test_a_text_line_keeps_to_one_line_whatever_a_field_holds(lines):
+    configure(Style(format="text"), lines)
+    logger("config").warning("odd", text="one\ntwo", status=503)
+    written = lines.getvalue()
+    assert written.count("\n") == 1
+    assert written.endswith('warning config   odd status=503 text="one\\ntwo"\n')
+
+
+def test_a_line_below_the_level_is_not_written(lines):
+    configure(Style(level="warning"), lines)
+    logger("vault").info("quiet")
+    logger("vault").warning("loud")
+    assert [json.loads(line)["event"] for line in lines.getvalue().splitlines()] == ["loud"]
+
+
+def test_an_unlisted_field_raises_while_strict(lines):
+    configure(Style(), lines)
+    with pytest.raises(ValueError, match="email may not stand in a log line"):
+        logger("vault").info("staged", email=MARKER)
+    assert lines.getvalue() == ""
+
+
+def test_an_unlisted_field_is_left_out_and_named_in_service(lines):
+    configure(Style(strict=False), lines)
+    logger("vault").info("staged", email=MARKER, entity="contact")
+    assert MARKER not in lines.getvalue()
+    assert json.loads(lines.getvalue())["unlisted"] == ["email"]
+    assert json.loads(lines.getvalue())["entity"] == "contact"
+
+
+def test_an_exception_is_named_by_class_and_place_never_by_its_text(lines):
+    configure(Style(), lines)
+    try:
+        raise KeyError(MARKER)
+    except KeyError:
+        logger("vault").exception("commit failed")
+    members = json.loads(lines.getvalue())
+    assert members["exception"] == "KeyError"
+    assert re.match(r"unit/telemetry/test_logs\.py:\d+", members["where"])
+    assert MARKER not in lines.getvalue()
+
+
+def test_an_exception_without_a_traceback_is_named_too(lines):
+    configure(Style(), lines)
+    logger("vault").error("commit failed", exc_info=OSError(MARKER))
+    assert json.loads(lines.getvalue())["exception"] == "OSError"
+    assert MARKER not in lines.getvalue()
+
+
+def test_a_library_line_tells_who_and_where_but_not_what(lines):
+    configure(Style(), lines)
+    try:
+        raise ValueError(MARKER)
+    except ValueError:
+        logging.getLogger("aiohttp.server").exception("Error handling request %s", MARKER)
+    members = json.loads(lines.getvalue())
+    assert members["logger"] == "aiohttp.server"
+    assert members["exception"] == "ValueError"
+    assert members["level"] == "error"
+    assert MARKER not in lines.getvalue()
+
+
+def test_a_library_line_below_warning_is_not_written(lines):
+    configure(Style(), lines)
+    logging.getLogger("asyncio").info("Using selector")
+    logging.getLogger("asyncio").warning("slow")
+    assert [json.loads(line)["level"] for line in lines.getvalue().splitlines()] == ["warning"]
+
+
+def test_a_deep_traceback_names_only_its_innermost_frames(lines):
+    def fall(depth: int) -> None:
+        if depth == 0:
+            raise RuntimeError
+        fall(depth - 1)
+
+    configure(Style(), lines)
+    try:
+        fall(30)
+    except RuntimeError:
+        logger("vault").exception("fell")
+    assert json.loads(lines.getvalue())["where"].count(",") == 7
+
+
+def test_before_anything_is_configured_lines_are_text_and_strict(capsys):
+    logs.logger("clock").warning("early", count=1)
+    assert "early count=1" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="passport"):
+        logs.logger("clock").warning("early", passport=1)
+
+
+@pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), ValueError("I/O operation on closed file")])
+def test_a_log_that_cannot_be_written_fails_nobody(lines, fault):
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            raise fault
+
+        def flush(self) -> None:
+            raise fault
+
+    configure(Style(), Full())
+    logger("web").error("the disk is full")
+    configure(Style(), lines)
+    logger("web").error("there is room again")
+    assert json.loads(lines.getvalue())["event"] == "there is room again"
+
+
+def test_every_field_says_what_it_holds():
+    assert all(meaning.strip() for meaning in FIELDS.values())

@@ -1,0 +1,78 @@
+import pytest
+
+from proxy.errors import Code, VaultError
+from proxy.model.value import Value
+from proxy.tokenization import make_shape
+from proxy.tokenization.base import Resolution
+from proxy.tokenization.common import NOWHERE, TRIES, Binding, DrawnTokenizer, SealedTokenizer, bordered, unfit
+from tests.support.shapes import KEYSET
+
+KEYS = KEYSET.field_keys("contact", "field")
+
+
+def binding(same: bool) -> Binding:
+    return Binding(make_shape("opaque", {"same": same}), KEYS, "name", "")
+
+
+def test_the_error_names_shape_and_reason():
+    error = unfit("luhn", "its check digit does not hold")
+    assert error.code is Code.VALUE_UNFIT
+    assert error.message == "A value does not fit the token shape luhn: its check digit does not hold."
+
+
+def test_a_bordered_expression_never_begins_or_ends_inside_a_word():
+    pattern = bordered("ab|cd")
+    assert pattern.findall("ab cd, xab abx -cd- _ab_ éabé 1ab") == ["ab", "cd", "cd", "ab", "ab"]
+    assert NOWHERE.search("") is None
+
+
+def test_a_drawn_token_is_drawn_again_until_it_differs_from_the_value():
+    drawn = iter([Value("Ann"), None, Value("Bob")])
+    tokenizer = DrawnTokenizer(binding(same=False), NOWHERE, lambda _: 10, lambda _value, _index: next(drawn))
+    assert tokenizer.mint(Value("Ann"), 1, 1) == Value("Bob")
+
+
+def test_drawing_ends_with_a_refusal_where_nothing_differs():
+    seen: list[int] = []
+
+    def spell(value: Value, index: int) -> Value:
+        seen.append(index)
+        return value
+
+    tokenizer = DrawnTokenizer(binding(same=False), NOWHERE, lambda _: 10, spell)
+    with pytest.raises(VaultError) as caught:
+        tokenizer.mint(Value("Ann"), 1, 1)
+    assert caught.value.code is Code.VALUE_UNFIT
+    assert len(seen) == TRIES
+    assert set(seen) <= set(range(10))
+    assert len(set(seen)) == 10
+
+
+def test_every_spelling_of_a_value_passes_over_the_attempt_that_gives_the_value_itself():
+    tokenizer = DrawnTokenizer(
+        binding(same=True), NOWHERE, lambda _: 3, lambda _, index: Value(("Ann", "Bob", "Cid")[index])
+    )
+    for name in ("Ann", "Bob", "Cid"):
+        token = tokenizer.mint(Value(name), 1, 1)
+        assert token.text != name
+        assert tokenizer.mint(Value(f" {name}"), 2, 2) == tokenizer.mint(Value(f"{name}\n"), 3, 3) == token
+
+
+def test_a_sealed_token_that_is_the_value_is_refused():
+    tokenizer = SealedTokenizer(
+        binding(same=False), NOWHERE, lambda _rid, _number: "Ann", lambda _: (1, 1), takes_json=False
+    )
+    with pytest.raises(VaultError) as caught:
+        tokenizer.mint(Value("Ann"), 1, 1)
+    assert caught.value.code is Code.VALUE_UNFIT
+    assert tokenizer.mint(Value("Bob"), 1, 1) == Value("Ann")
+
+
+def test_a_sealed_token_is_opened_only_when_it_has_the_syntax():
+    tokenizer = SealedTokenizer(
+        binding(same=False), bordered("Ann"), lambda _rid, _number: "Ann", lambda _: (1, 2), takes_json=True
+    )
+    assert tokenizer.identify("Ann") == (1, 2)
+    assert tokenizer.identify("Bob") is None
+    assert tokenizer.resolution is Resolution.SEALED
+    assert not tokenizer.indexed(Value("Ann"))

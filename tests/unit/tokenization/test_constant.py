@@ -1,0 +1,46 @@
+import pytest
+
+from proxy.model.value import Value
+from proxy.tokenization import make_shape
+from tests.support.shapes import bound
+
+
+@pytest.mark.parametrize(
+    ("written", "token"),
+    [
+        ("hidden", Value("hidden")),
+        (0, Value("0", json=True)),
+        (-1.5, Value("-1.5", json=True)),
+        (True, Value("true", json=True)),
+    ],
+)
+def test_fixed_is_what_the_rule_says_for_text_and_json(written, token):
+    tokenizer = bound("fixed", value=written)
+    assert tokenizer.mint(Value("Ann"), 1, 1) == tokenizer.mint(Value("[1]", json=True), 2, 2) == token
+
+
+def test_fixed_needs_a_value():
+    with pytest.raises(ValueError, match="needs value"):
+        make_shape("fixed", {})
+
+
+@pytest.mark.parametrize(
+    ("value", "zero", "one"),
+    [
+        (Value("4711"), Value("0000"), Value("1")),
+        (Value("+46 (70) 12-34"), Value("+00 (00) 00-00"), Value("1")),
+        (Value("٤٧"), Value("00"), Value("1")),
+        (Value("Ann 5"), Value("0"), Value("1")),
+        (Value("-12.50", json=True), Value("0", json=True), Value("1", json=True)),
+    ],
+)
+def test_zero_keeps_the_form_of_written_numbers_and_one_is_one(value, zero, one):
+    assert bound("zero").mint(value, 1, 1) == zero
+    assert bound("one").mint(value, 1, 1) == one
+
+
+def test_written_zeros_are_recognised():
+    zero = bound("zero")
+    assert zero.resembles("+00 00-0")
+    assert not zero.resembles("+00 01")
+    assert not zero.resembles("--")

@@ -1,0 +1,64 @@
+import pytest
+
+from proxy.model.value import Value
+from proxy.tokenization import KINDS, make_shape
+from proxy.tokenization.mask import DEFAULT_MASK, Visible, mask_text
+from tests.support.shapes import bound
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "token"),
+    [
+        ("text", "secret note", "****** ****"),
+        ("name", "Åsa Öd", "Å** **"),
+        ("email", "Ann@Example.com", "A**@Example.com"),
+        ("phone", "+46 70-123 45 67", "+** **-*** ** 67"),
+        ("date", "1980-02-28", "1980-**-**"),
+        ("date", "28.02.1980", "**.**.1980"),
+        ("date", "19800228", "1980****"),
+        ("card", "4111 1111 1111 1234", "**** **** **** 1234"),
+        ("number", "4711", "****"),
+    ],
+)
+def test_every_kind_has_a_mask_that_fits_it(kind, value, token):
+    tokenizer = bound("mask", kind)
+    assert tokenizer.mint(Value(value), 1, 1) == Value(token)
+    assert tokenizer.resembles(token)
+    assert not tokenizer.resembles(value)
+
+
+def test_there_is_a_mask_for_every_kind():
+    assert DEFAULT_MASK.keys() == KINDS.keys()
+
+
+@pytest.mark.parametrize(
+    ("text", "visible", "masked"),
+    [
+        ("A", Visible(first=1), "*"),
+        ("AB", Visible(first=1, last=1), "**"),
+        ("ABC", Visible(first=1, last=1), "A*C"),
+        ("ABC", Visible(last=5), "***"),
+        ("A@b.se", Visible(first=1, domain=True), "*@b.se"),
+        ("@b.se", Visible(domain=True), "@*.**"),
+        ("a@b@c.se", Visible(domain=True), "*@*@c.se"),
+        ("no address", Visible(domain=True), "** *******"),
+        ("1980", Visible(year=True), "****"),
+        ("1980-02-30", Visible(year=True), "****-**-**"),
+        ("1980-02-28T10:20", Visible(year=True), "1980-**-*****:**"),
+        ("日本語", Visible(first=1), "日**"),
+        ("a😀b", Visible(), "***"),
+    ],
+)
+def test_at_least_one_character_is_masked(text, visible, masked):
+    assert mask_text(text, visible, "*") == masked
+
+
+def test_an_option_replaces_the_mask_of_the_kind_and_a_character_alone_does_not():
+    assert bound("mask", "email", last=1).mint(Value("ann@x.se"), 1, 1).text == "***@*.*e"
+    assert bound("mask", "email", char="#").mint(Value("ann@x.se"), 1, 1).text == "a##@x.se"
+
+
+@pytest.mark.parametrize("char", ["**", " ", "\n", "\x00"])
+def test_a_mask_character_is_one_that_can_be_seen(char):
+    with pytest.raises(ValueError, match="char"):
+        make_shape("mask", {"char": char})

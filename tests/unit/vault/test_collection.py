@@ -1,0 +1,71 @@
+from proxy.clock import ManualClock
+from proxy.model.value import Value
+from proxy.storage.base import State
+from proxy.vault.collection import Sequencer
+from proxy.vault.content import Content, Kept
+from tests.support.vaults import make_bench, person
+
+
+def kept(text: str, token: str) -> Kept:
+    return Kept(1, text, False, token, False)
+
+
+async def test_cells_hold_a_hash_of_the_normal_form_or_the_plain_value() -> None:
+    bench = await make_bench()
+    rows = [
+        bench.people.new_row(Content({"email": (kept(mail, "t"),), "born": (kept("12.04.1987", "d"),)}), rid, b"s" * 16)
+        for rid, mail in ((1, "Ann@Example.com "), (2, "ann@example.COM"), (3, "bo@example.com"))
+    ]
+    hashes = [row.cells[0] for row in rows]
+    assert hashes[0] == hashes[1] != hashes[2]
+    assert isinstance(hashes[0], bytes)
+    assert len(hashes[0]) == 16
+    assert rows[0].cells[1] == "1987-04-12"
+
+
+async def test_a_new_row_is_pending_without_a_key_and_the_next_one_counts_on() -> None:
+    bench = await make_bench(recipe=person(expires=1000))
+    row = bench.people.new_row(Content({}), 5, b"s" * 16)
+    assert (row.state, row.key, row.version, row.expires_at) == (State.PENDING, None, 1, bench.clock() + 1000)
+    bench.clock.advance(10)
+    following = bench.people.next_row(row, Content({}))
+    assert (following.version, following.updated_at, following.expires_at) == (2, bench.clock(), bench.clock() + 1000)
+    assert following.created_at == row.created_at
+
+
+async def test_every_field_has_its_own_key_space() -> None:
+    bench = await make_bench()
+    assert bench.people.token_hash("name", "t") != bench.people.token_hash("tags", "t")
+    assert bench.people.key_hash("17") != bench.people.key_hash("18")
+
+
+async def test_only_tokens_that_need_it_are_indexed_and_random_ones_are_unique() -> None:
+    bench = await make_bench()
+    mint = bench.people.mint(1)
+    fields = {
+        name: [Kept(1, text, False, mint(name, Value(text), 1).text, False)]
+        for name, text in {"name": "Ann", "email": "a@example.com", "phone": "0701234567", "born": "1987-04-12"}.items()
+    }
+    hashes, unique = bench.people.index_entries(fields)
+    assert hashes == {bench.people.token_hash(name, fields[name][0].token) for name in ("email", "phone")}
+    assert unique == {bench.people.token_hash("phone", fields["phone"][0].token)}
+
+
+async def test_identify_knows_the_record_of_a_token_in_any_field() -> None:
+    bench = await make_bench()
+    token = bench.people.mint(77)("name", Value("Ann"), 3).text
+    assert bench.people.identify("name", token) == 77
+    assert bench.people.identify("born", token) == 77
+    assert bench.people.identify("name", "Ann") is None
+
+
+def test_ids_grow_with_time_and_within_a_millisecond_and_never_shrink() -> None:
+    clock = ManualClock()
+    sequence = Sequencer(clock)
+    ids = [sequence(), sequence()]
+    clock.advance(1)
+    ids.append(sequence())
+    clock.advance(-1000)
+    ids.append(sequence())
+    assert ids == sorted(set(ids))
+    assert 0 < ids[0] < 2**63

@@ -1,0 +1,119 @@
+import asyncio
+
+from proxy.model.value import Value
+from proxy.storage.memory import MemoryStore
+from proxy.vault.reveal import Shown, reveal, reveal_anywhere
+from proxy.vault.staging import Held, bind, promote, stage_creates, stage_updates
+from tests.support.stores import FailingStore
+from tests.support.vaults import Bench, draft, make_bench, token
+
+
+async def person(bench: Bench, key: str, name: str, **more: str) -> Held:
+    held = (await stage_creates(bench.people, [draft(name=name, **more)], [None]))[0]
+    await bind(bench.people, [(held, key)])
+    return held
+
+
+async def test_a_list_is_one_look_up_however_long() -> None:
+    bench = await make_bench()
+    held = [await person(bench, str(number), f"P{number}", email=f"p{number}@example.com") for number in range(50)]
+    calls: list[str] = []
+
+    class Counting:
+        def __getattr__(self, name: str) -> object:
+            calls.append(name)
+            return getattr(bench.store, name)
+
+    bench.people.store = Counting()  # type: ignore[assignment]  # counts the verbs that are used
+    shown = [Shown(None, (("name", token(item, "name")),)) for item in held]
+    revealed = await reveal(bench.people, shown)
+    assert [values[0].text for values in revealed.values if values[0]] == [f"P{number}" for number in range(50)]
+    assert calls == ["rows"]
+
+
+async def test_same_value_tokens_resolve_to_the_spelling_of_the_record_at_hand() -> None:
+    bench = await make_bench()
+    upper = await person(bench, "1", "A", email="Ann@Example.com")
+    lower = await person(bench, "2", "B", email="ann@example.com")
+    assert token(upper, "email") == token(lower, "email")
+    shown = [Shown(key, (("email", token(upper, "email")),)) for key in ("1", "2")]
+    revealed = await reveal(bench.people, shown)
+    assert [row[0] and row[0].text for row in revealed.values] == ["Ann@Example.com", "ann@example.com"]
+
+
+async def test_same_value_and_numeric_tokens_resolve_without_any_id() -> None:
+    bench = await make_bench()
+    held = await person(bench, "1", "A", email="ann@example.com", phone="+46 70 123 45 67")
+    shown = [Shown(None, (("email", token(held, "email")), ("phone", token(held, "phone"))))]
+    assert [value and value.text for value in (await reveal(bench.people, shown)).values[0]] == [
+        "ann@example.com",
+        "+46 70 123 45 67",
+    ]
+
+
+async def test_look_alikes_and_other_text_stay_what_they_are() -> None:
+    bench = await make_bench()
+    held = await person(bench, "1", "Ann")
+    real = token(held, "name")
+    fake = real[:-1] + ("A" if real[-1] != "A" else "B")
+    revealed = await reveal(bench.people, [Shown("1", (("name", fake), ("name", "plain"), ("email", "x@example.org")))])
+    assert revealed.values == [[None, None, None]]
+
+
+async def test_a_token_that_moved_to_another_field_of_its_schema_still_resolves() -> None:
+    bench = await make_bench()
+    held = await person(bench, "1", "Ann")
+    assert (await reveal(bench.people, [Shown(None, (("tags", token(held, "name")),))])).values[0][0] == held.given[
+        "name"
+    ][0].value
+
+
+async def test_a_damaged_row_fails_alone() -> None:
+    bench = await make_bench()
+    good = await person(bench, "1", "Ann")
+    bad = await person(bench, "2", "Bo")
+    table = bench.people.table
+    row = (await bench.store.rows(table, [bad.rid]))[bad.rid]
+    broken = row._replace(body=row.body[:-1] + bytes([row.body[-1] ^ 1]), version=row.version + 1)
+    from proxy.storage.base import Replace
+
+    await bench.store.commit(table, [Replace(broken, row.version)])
+    revealed = await reveal(
+        bench.people, [Shown("1", (("name", token(good, "name")),)), Shown("2", (("name", token(bad, "name")),))]
+    )
+    assert [row[0] and row[0].text for row in revealed.values] == ["Ann", None]
+    assert bench.events["unopenable"] >= 1
+
+
+async def test_swapped_bodies_do_not_open() -> None:
+    bench = await make_bench()
+    one, two = await person(bench, "1", "Ann"), await person(bench, "2", "Bo")
+    from proxy.storage.base import Replace
+
+    rows = await bench.store.rows(bench.people.table, [one.rid, two.rid])
+    swapped = rows[one.rid]._replace(body=rows[two.rid].body, salt=rows[two.rid].salt)
+    await bench.store.commit(bench.people.table, [Replace(swapped, swapped.version)])
+    assert (await reveal(bench.people, [Shown("1", (("name", token(one, "name")),))])).values == [[None]]
+
+
+async def test_tokens_in_running_text_are_found_without_knowing_their_field() -> None:
+    bench = await make_bench()
+    held = await person(bench, "1", "Ann", email="ann@example.com")
+    found = await reveal_anywhere(bench.people, [token(held, "name"), token(held, "email"), "nothing"])
+    assert {text: value.text for text, value in found.items()} == {
+        token(held, "name"): "Ann",
+        token(held, "email"): "ann@example.com",
+    }
+
+
+async def test_a_version_that_is_settled_between_two_reads_is_not_overlooked() -> None:
+    store = FailingStore(MemoryStore())
+    bench = await make_bench(store)
+    await person(bench, "17", "Ann")
+    new = (await stage_updates(bench.people, [("17", draft(name="Anna"))]))[0]
+    gate = store.pause("staged")
+    reading = asyncio.create_task(reveal(bench.people, [Shown("17", (("name", token(new, "name")),))]))
+    await gate.reached()
+    await promote(bench.people, new, {})
+    gate.open()
+    assert (await reading).values == [[Value("Anna")]]

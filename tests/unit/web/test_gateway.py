@@ -1,0 +1,139 @@
+"""Routing, refusing, telling and ending; what happens to a routed request is tested in its own files."""
+
+import asyncio
+import gc
+from dataclasses import dataclass, replace
+
+import pytest
+
+from proxy.errors import Code, Detail, VaultError
+from proxy.redactor.rules import Unmatched
+from proxy.telemetry.metrics import Metrics
+from proxy.web.gateway import GatewayOptions
+from proxy.web.upstream.port import Address, Call
+from tests.support.gateway import gateway
+from tests.support.rawclient import RawClient, get, post
+from tests.support.rawserver import OK, RawServer, says
+
+
+async def test_the_rules_see_the_request_as_it_came():
+    async with RawServer(says(OK)) as server, gateway(server.url) as (port, steered), RawClient(port) as client:
+        await client.ask(get("/a?b=%2f", "X: \xe9", host="APP.test:80"))
+        await client.ask(get("http://App.Test/x", host="app.test"))
+        assert steered.asked == [
+            ("GET", "app.test:80", b"/a?b=%2f", ((b"Host", b"APP.test:80"), (b"X", b"\xe9"))),
+            ("GET", "app.test", b"http://App.Test/x", ((b"Host", b"app.test"),)),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("unmatched", "status", "reported"), [("pass", 200, False), ("report", 200, True), ("deny", 403, False)]
+)
+async def test_what_no_rule_names_follows_the_endpoint(unmatched, status, reported):
+    async with RawServer(says(OK)) as server:
+        async with gateway(server.url, unmatched=Unmatched(unmatched)) as (port, steered), RawClient(port) as client:
+            answer = await client.ask(post("/other", b"x"))
+            assert (answer.status, steered.notes[0].reported) == (status, reported)
+            assert (steered.notes[0].code is Code.OPERATION_DENIED) is (status == 403)
+            assert len(server.requests) == (status == 200)
+            assert (await client.ask(get("/people/1"))).status == 200
+
+
+async def test_a_refusal_of_the_rules_is_answered_and_nothing_is_sent():
+    async with RawServer(says(OK)) as server, gateway(server.url) as (port, steered), RawClient(port) as client:
+        steered.fault = VaultError(Code.BAD_REQUEST, "Two readings.", (Detail("path", "x"),))
+        answer = await client.ask(post("/a", b"abc"))
+        assert (answer.status, answer.one("domicile-answer")) == (400, b"proxy")
+        assert (steered.notes[0].endpoint, steered.notes[0].outcome) == ("-", "refused")
+        steered.fault = None
+        async with RawClient(port) as another:
+            assert (await another.ask(get())).status == 200
+        assert len(server.requests) == 1
+
+
+async def test_what_is_told_of_a_request():
+    async with RawServer(says(OK)) as server, gateway(server.url) as (port, steered), RawClient(port) as client:
+        await client.ask(get("/secret?q=Ann"))
+        seen = steered.notes[0]
+        assert seen._replace(seconds=0.0) == ("crm", "-", "GET", 200, 2, 0.0, "passed", None, False)
+        assert 0 < seen.seconds < 1
+
+
+async def test_rules_may_change_between_two_requests_of_a_connection():
+    async with RawServer(says(OK)) as one, RawServer(says(OK)) as two, gateway(one.url) as (port, steered):
+        async with RawClient(port) as client:
+            await client.ask(get("/a"))
+            steered.endpoint = replace(steered.endpoint, upstream=two.url)
+            await client.ask(get("/b"))
+        assert (len(one.requests), len(two.requests)) == (1, 1)
+
+
+async def test_draining_lets_requests_finish_and_takes_no_new_ones():
+    async def slow(wire, server):
+        while True:
+            await server.read(wire)
+            await asyncio.sleep(0.3)
+            await wire.send(OK)
+
+    async with RawServer(slow) as server, gateway(server.url) as (port, steered):
+        async with RawClient(port) as busy, RawClient(port) as idle, RawClient(port) as matched:
+            await busy.send(get())
+            await matched.send(post("/people/1", b"Ann"))
+            await server.until(lambda: len(server.requests) == 2)
+            assert steered.gateway is not None
+            draining = asyncio.ensure_future(steered.gateway.drain(5))
+            assert await idle.until_close() == b""
+            with pytest.raises(OSError, match="refused"):
+                async with RawClient(port):
+                    pass
+            for client in (busy, matched):
+                answer = await client.answer()
+                assert (answer.status, answer.one("connection")) == (200, b"close")
+                assert await client.until_close() == b""
+            await asyncio.wait_for(draining, 1)
+
+
+async def test_draining_is_bounded():
+    async with RawServer(says(OK)) as server, gateway(server.url) as (port, steered), RawClient(port) as client:
+        await client.send(get("/", "Content-Length: 5", method="POST"))
+        await asyncio.sleep(0.05)
+        assert steered.gateway is not None
+        began = asyncio.get_running_loop().time()
+        await steered.gateway.drain(0.2)
+        assert 0.15 < asyncio.get_running_loop().time() - began < 1
+        await steered.gateway.close()
+        assert await client.until_close() == b""
+
+
+async def test_a_closed_connection_leaves_nothing_behind():
+    async with RawServer(says(OK)) as server, gateway(server.url) as (port, steered):
+        for _ in range(20):
+            async with RawClient(port) as client:
+                await client.ask(get("/people/1"))
+                client.reset()
+        await asyncio.sleep(0.1)
+        gc.collect()
+        assert steered.gateway is not None
+        assert steered.gateway.server.connections == []
+
+
+@dataclass
+class Settings:
+    connect: int = 1500
+    head: int = 2500
+    idle: int = 3500
+    total: int = 0
+    connections: int = 7
+
+
+async def test_the_settings_become_limits_and_connections_are_counted():
+    metrics = Metrics()
+    options = GatewayOptions.of(Settings(), metrics)
+    async with RawServer(says(OK)) as server:
+        address = Address("http", "127.0.0.1", server.port)
+        options.met("crm", address)
+        await options.upstream.send(Call(address, "GET", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"))
+        text = metrics.render().decode()
+        assert 'domicile_upstream_connections{endpoint="crm",state="idle"} 1.0' in text
+        assert 'domicile_upstream_connections{endpoint="crm",state="busy"} 0.0' in text
+        options.upstream.close()

@@ -1,0 +1,47 @@
+import json
+
+import pytest
+
+from proxy.errors import Code, Detail, VaultError
+from proxy.web import own
+
+
+def test_a_problem_has_the_members_of_the_standard_and_one_entry_a_fault():
+    details = (Detail("/email", "is there twice"),)
+    assert json.loads(own.problem(400, Code.AMBIGUOUS_JSON, "Send it once.", details)) == {
+        "type": "about:blank",
+        "title": "Bad Request",
+        "status": 400,
+        "code": "ambiguous_json",
+        "detail": "Send it once.",
+        "errors": [{"title": "ambiguous_json", "source": "/email", "detail": "is there twice"}],
+    }
+
+
+@pytest.mark.parametrize("head", [False, True])
+@pytest.mark.parametrize("close", [False, True])
+def test_an_own_answer_says_who_answered_and_how_long_it_is(head, close):
+    made = own.answer(502, VaultError(Code.UPSTREAM_BROKEN, "x"), head=head, close=close)
+    start, _, body = made.partition(b"\r\n\r\n")
+    lines = start.split(b"\r\n")
+    assert lines[0] == b"HTTP/1.1 502 Bad Gateway"
+    assert {b"Content-Type: application/problem+json", b"Domicile-Answer: proxy", b"Cache-Control: no-store"} <= set(
+        lines
+    )
+    assert (b"Connection: close" in lines) is close
+    whole = own.problem(502, Code.UPSTREAM_BROKEN, "x")
+    assert b"Content-Length: %d" % len(whole) in lines
+    assert body == (b"" if head else whole)
+
+
+def test_a_status_without_a_name_has_no_reason():
+    assert own.reason(599) == ""
+    assert own.answer(599, VaultError(Code.INTERNAL, "x")).startswith(b"HTTP/1.1 599 \r\n")
+
+
+@pytest.mark.parametrize("code", [Code.VAULT_DOWN, Code.BAD_STORE, Code.NOT_WRITABLE])
+def test_what_concerns_the_operator_alone_is_logged_and_not_told_to_callers(code, capsys):
+    made = own.answer(503, VaultError(code, "The disk below /var/lib is full.", (Detail("/var/lib/x", "is full"),)))
+    assert b"/var" not in made
+    assert json.loads(made.partition(b"\r\n\r\n")[2])["code"] == str(code)
+    assert "/var/lib is full" in capsys.readouterr().err

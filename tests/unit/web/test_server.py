@@ -1,0 +1,152 @@
+"""The server towards callers: hostile and sloppy ones, and what we rely on inside aiohttp."""
+
+import asyncio
+
+import pytest
+from aiohttp.web_protocol import RequestHandler
+
+from proxy.errors import Code
+from proxy.web.server import CallerConnection
+from tests.support.gateway import gateway
+from tests.support.rawclient import RawClient, chunked, get, post
+from tests.support.rawserver import OK, RawServer, says
+
+REFUSED = {
+    "not http": b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n",
+    "no version": b"GET /\r\n\r\n",
+    "version 0.9": b"GET / HTTP/0.9\r\nHost: x\r\n\r\n",
+    "version 2": b"GET / HTTP/2.0\r\nHost: x\r\n\r\n",
+    "version 1.2": b"GET / HTTP/1.2\r\nHost: x\r\n\r\n",
+    "preface of version 2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "bare line ends": b"GET / HTTP/1.1\nHost: x\n\n",
+    "one bare line end": b"GET / HTTP/1.1\r\nHost: x\nX: y\r\n\r\n",
+    "folded field": get("/", "X: y\r\n z"),
+    "space before colon": get("/", "X : y"),
+    "nul in a value": get("/", "X: a\x00b"),
+    "control byte in a value": get("/", "X: a\x0bb"),
+    "bytes beyond ascii in the target": get("/\xe9"),
+    "space in the target": get("/a b"),
+    "target without a slash": get("a"),
+    "no host": b"GET / HTTP/1.1\r\n\r\n",
+    "two hosts": get("/", "Host: y"),
+    "host that is none": get("/", host="a, b"),
+    "target and host disagree": get("http://other/"),
+    "connect": b"CONNECT x:80 HTTP/1.1\r\nHost: x:80\r\n\r\n",
+    "lengths repeated": get("/", "Content-Length: 3", "Content-Length: 3", method="POST") + b"abc",
+    "lengths in a list": get("/", "Content-Length: 3, 3", method="POST") + b"abc",
+    "length with a sign": get("/", "Content-Length: +3", method="POST") + b"abc",
+    "negative length": get("/", "Content-Length: -3", method="POST") + b"abc",
+    "length and chunks": get("/", "Content-Length: 3", "Transfer-Encoding: chunked", method="POST") + b"0\r\n\r\n",
+    "chunks and length": get("/", "Transfer-Encoding: chunked", "Content-Length: 3", method="POST") + b"0\r\n\r\n",
+    "chunked twice": get("/", "Transfer-Encoding: chunked, chunked", method="POST") + b"0\r\n\r\n",
+    "coding before chunked": get("/", "Transfer-Encoding: gzip, chunked", method="POST") + b"0\r\n\r\n",
+    "unknown transfer coding": get("/", "Transfer-Encoding: xchunked", method="POST") + b"0\r\n\r\n",
+    "chunks of 1.0": b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "chunk size that is none": get("/", "Transfer-Encoding: chunked", method="POST") + b"zz\r\n",
+    "line end in a chunk extension": get("/", "Transfer-Encoding: chunked", method="POST")
+    + b"3;x\ny\r\nabc\r\n0\r\n\r\n",
+    "chunk longer than it says": get("/", "Transfer-Encoding: chunked", method="POST") + b"3\r\nabcd\r\n0\r\n\r\n",
+    "target too long": get("/" + "a" * 20000),
+    "field too long": get("/", "X: " + "a" * 20000),
+    "too many fields": get("/", *["X: y"] * 200),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+async def test_what_readers_could_read_differently_is_refused_and_the_next_caller_is_served(name, capfd):
+    async with RawServer(says(OK)) as server, gateway(server.url) as (port, steered):
+        async with RawClient(port) as client:
+            answer = await client.ask(REFUSED[name])
+            assert (answer.status, answer.one("domicile-answer")) == (400, b"proxy")
+            assert answer.one("connection") == b"close"
+            assert await client.until_close() == b""
+        assert server.requests == []
+        assert [(one.status, one.code) for one in steered.notes] == [(400, Code.BAD_REQUEST)]
+        async with RawClient(port) as client:
+            assert (await client.ask(get())).status == 200
+    assert "Traceback" not in capfd.readouterr().err
+
+
+async def test_what_is_sent_in_single_bytes_is_understood():
+    async with RawServer(says(OK)) as server, gateway(server.url) as (port, _), RawClient(port) as client:
+        await client.send(chunked("/a", b"abc", fields=("X: y",)) + get("/b"), 1)
+        assert [(await client.answer()).status for _ in range(2)] == [200, 200]
+        assert [one.start.split()[1] for one in server.requests] == [b"/a", b"/b"]
+        assert server.requests[0].body == b"abc"
+
+
+async def test_garbage_behind_a_request_ends_the_connection_and_is_not_forwarded():
+    async with RawServer(says(OK)) as server, gateway(server.url) as (port, _), RawClient(port) as client:
+        assert (await client.ask(get("/a"))).status == 200
+        await client.send(b"\x00\x01\x02 rubbish\r\n\r\n")
+        assert (await client.answer()).status == 400
+        assert await client.until_close() == b""
+        assert len(server.requests) == 1
+
+
+async def test_a_slow_head_is_given_up():
+    from proxy.web.gateway import Heads
+
+    options = {"heads": Heads(keep=0.3)}
+    async with RawServer(says(OK)) as server, gateway(server.url, options=options) as (port, _):
+        async with RawClient(port) as client:
+            await client.send(b"GET / HTTP/1.1\r\nHo")
+            assert await asyncio.wait_for(client.until_close(), 2) == b""
+        async with RawClient(port) as client:
+            for _ in range(3):
+                assert (await client.ask(get())).status == 200
+                await asyncio.sleep(0.2)  # a kept connection is measured from its last answer
+            assert await asyncio.wait_for(client.until_close(), 2) == b""
+
+
+async def test_a_body_nobody_reads_does_not_take_the_answer_from_the_caller():
+    async def refuses(wire, server):
+        await wire.head()
+        await wire.send(b"HTTP/1.1 403 No\r\nContent-Length: 2\r\n\r\nno")
+        await wire.until_close()
+
+    async with RawServer(refuses) as server, gateway(server.url) as (port, _), RawClient(port) as client:
+        await client.send(get("/", "Content-Length: 2000000", method="POST"))
+        await client.send(b"x" * 1_000_000)
+        await client.send(b"x" * 1_000_000)
+        answer = await client.answer()
+        assert (answer.status, answer.body, answer.one("connection")) == (403, b"no", b"close")
+
+
+async def test_many_callers_at_once_and_none_is_mixed_up():
+    async def names(wire, server):
+        while True:
+            path = (await server.read(wire)).start.split(b" ")[1]
+            await wire.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(path), path))
+
+    async def calls(port: int, number: int) -> None:
+        async with RawClient(port) as client:
+            for count in range(20):
+                request = get(f"/{number}-{count}") if count % 2 else post(f"/{number}-{count}", b"x" * count)
+                assert (await client.ask(request)).body == f"/{number}-{count}".encode()
+
+    async with RawServer(names) as server, gateway(server.url) as (port, _):
+        await asyncio.gather(*(calls(port, number) for number in range(50)))
+
+
+def test_the_inner_names_of_aiohttp_that_we_lean_on_are_there():
+    slots = {name for base in CallerConnection.__mro__ for name in getattr(base, "__slots__", ())}
+    assert {
+        "_messages",
+        "_waiter",
+        "_parser",
+        "_buffer_paused",
+        "_upgraded",
+        "_msg_queue_resume_size",
+        "_current_request",
+        "_task_handler",
+        "_force_close",
+        "_close",
+        "_keepalive_handle",
+        "_keepalive_timeout",
+        "_next_keepalive_close_time",
+    } <= slots
+    assert all(
+        callable(getattr(RequestHandler, name))
+        for name in ("start", "_resume_reading_if_drained", "_drain_helper", "_process_keepalive", "force_close")
+    )

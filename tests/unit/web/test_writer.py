@@ -1,0 +1,126 @@
+from typing import Any
+
+import pytest
+
+from proxy.errors import Code, VaultError
+from proxy.web import writer
+from proxy.web.upstream.head import parse_head
+from proxy.web.upstream.port import Framing
+from proxy.web.upstream.reply import BufferedReply
+
+
+class Caller:
+    """What the writer uses of an incoming request."""
+
+    def __init__(self, minor: int = 1, close: bool = False, method: str = "GET") -> None:
+        self.minor, self.close, self.size, self.status = minor, close, 0, 0
+        self.began = self.gone = False
+        self.sent = b""
+        self.head = type("Head", (), {"method": method})
+
+    def begin(self, status: int) -> None:
+        self.began, self.status = True, status
+
+    def write(self, data: bytes) -> None:
+        self.sent += data
+
+    async def drained(self, _: float) -> None:
+        pass
+
+
+def reply(head: bytes, framing: Framing, *pieces: bytes, done: bool = True) -> BufferedReply:
+    data = head + b"\r\n\r\n"
+    feed: Any = None
+    made = BufferedReply(parse_head(data, len(head)), framing, feed)
+    for piece in pieces:
+        made.push(piece)
+    if done:
+        made.finish()
+    return made
+
+
+@pytest.mark.parametrize(
+    ("head", "framing", "minor", "close", "sent"),
+    [
+        (b"HTTP/1.1 200 OK\r\nA:1", Framing.LENGTH, 1, False, b"HTTP/1.1 200 OK\r\nA:1\r\n\r\n"),
+        (b"HTTP/1.0 200 OK\r\nA:1", Framing.LENGTH, 1, True, b"HTTP/1.1 200 OK\r\nA:1\r\nConnection: close\r\n\r\n"),
+        (b"HTTP/1.1 200 ", Framing.LENGTH, 0, False, b"HTTP/1.1 200 \r\nConnection: keep-alive\r\n\r\n"),
+        (b"HTTP/1.1 200 ", Framing.CLOSE, 1, False, b"HTTP/1.1 200 \r\nConnection: close\r\n\r\n"),
+        (
+            b"HTTP/1.1 200 \r\nTransfer-Encoding: chunked",
+            Framing.CHUNKED,
+            0,
+            False,
+            b"HTTP/1.1 200 \r\nConnection: close\r\n\r\n",
+        ),
+        (b"HTTP/1.1 204 \r\nTransfer-Encoding: chunked", Framing.NONE, 1, False, b"HTTP/1.1 204 \r\n\r\n"),
+        (
+            b"HTTP/1.1 200 \r\nConnection: close\r\nA: 1",
+            Framing.CLOSE,
+            1,
+            False,
+            b"HTTP/1.1 200 \r\nA: 1\r\nConnection: close\r\n\r\n",
+        ),
+    ],
+)
+def test_the_head_for_this_caller(head, framing, minor, close, sent):
+    caller: Any = Caller(minor, close)
+    assert writer.begin(caller, reply(head, framing)) == sent
+    assert caller.began
+    assert caller.close == (b"close" in sent)
+
+
+async def test_a_stream_in_chunks_ends_with_its_trailers_but_no_framing_among_them():
+    made = reply(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked", Framing.CHUNKED, b"abc", done=False)
+    made.trailers = ((b"X-Sum", b"1"), (b"Transfer-Encoding", b"x"), (b"Content-Length", b"9"), (b"Host", b"h"))
+    caller: Any = Caller()
+    made.feed = type("Feed", (), {"resume": lambda self: made.finish()})()
+    await writer.stream(caller, made, 1)
+    assert caller.sent.endswith(b"\r\n\r\n3\r\nabc\r\n0\r\nX-Sum: 1\r\n\r\n")
+    assert caller.size == 3
+
+
+async def test_a_stream_to_nobody_stops():
+    made = reply(b"HTTP/1.1 200 OK", Framing.CLOSE, b"abc", done=False)
+    caller: Any = Caller()
+    caller.gone = True
+    made.feed = type("Feed", (), {"resume": lambda self: None})()
+    await writer.stream(caller, made, 1)
+    assert caller.size == 0
+
+
+def test_interim_answers_are_for_callers_that_know_them():
+    for minor, sent in ((1, b"HTTP/1.1 103 Hints\r\nLink: x\r\n\r\n"), (0, b"")):
+        caller: Any = Caller(minor)
+        writer.interim(caller, 103, b"Hints", ((b"Link", b"x"), (b"Connection", b"close")))
+        assert caller.sent == sent
+
+
+def test_nothing_interim_follows_the_final_head():
+    caller: Any = Caller()
+    caller.began = True
+    writer.interim(caller, 103, b"Hints", ())
+    assert caller.sent == b""
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_a_refusal(method):
+    caller: Any = Caller(method=method)
+    writer.refuse(caller, 403, VaultError(Code.OPERATION_DENIED, "No."))
+    assert caller.sent.startswith(b"HTTP/1.1 403 Forbidden\r\n")
+    assert caller.sent.endswith(b"\r\n\r\n") is (method == "HEAD")
+
+
+def test_whole_and_restored_answers():
+    made = reply(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked", Framing.CHUNKED)
+    caller: Any = Caller()
+    writer.whole(caller, made, b"abc")
+    assert caller.sent.endswith(b"\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
+    for minor, close, field in (
+        (1, False, b""),
+        (1, True, b"Connection: close\r\n"),
+        (0, False, b"Connection: keep-alive\r\n"),
+    ):
+        caller = Caller(minor, close)
+        writer.restored(caller, made.head, [(b"A", b"1")], b"abc")
+        assert caller.sent == b"HTTP/1.1 200 OK\r\nA: 1\r\n" + field + b"\r\nabc"
