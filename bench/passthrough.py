@@ -41,6 +41,9 @@ class NothingNamed:
     def overridable(self, *_: object) -> bool:
         return False
 
+    def contested(self, *_: object) -> bool:
+        return False
+
     def exchange(self, match: Match) -> Exchange:
         raise NotImplementedError
 

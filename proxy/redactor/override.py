@@ -87,12 +87,17 @@ def _of_form(body: bytes, limit: int) -> Iterator[str]:
         return
     for text in dict.fromkeys((body, body.replace(b";", b"&"))):
         for member in form.members(text, limit):
-            if _is_ours(member.name):
+            if is_name(member.name):
                 raw = text[member.start : member.end].replace(b"+", b" ")
                 yield _method(unquote_to_bytes(raw).decode(errors="replace"))
 
 
-def _is_ours(name: str) -> bool:
+def is_query_name(name: str) -> bool:
+    """Whether a query parameter is the one; Salesforce has a name of its own for it."""
+    return is_name(name) or form.loosely(name) == "_httpmethod"
+
+
+def is_name(name: str) -> bool:
     """Whether a form member is the one, or an element of it: ``_METHOD``, ``.method``, ``_method[]``, ``[_method]``."""
     return next((piece for piece in re.split(r"[\[\]]+", form.loosely(name)) if piece), "") in _NAMES
 

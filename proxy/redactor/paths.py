@@ -8,6 +8,7 @@ readings, and what is forwarded is what came.
 """
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
@@ -16,12 +17,16 @@ from proxy.errors import Code, VaultError
 #: One reading of a path: its segments, without empty ones.
 Reading = tuple[bytes, ...]
 
+_BLANK = b" \t\r\n\v\f\0"
+
 #: Distinct intermediate spellings looked at before a path counts as unreadable; honest paths need fewer than ten.
 MOST = 256
 
 _SLASHES = re.compile(rb"/{2,}")
 _PARAMETERS = re.compile(rb";[^/]*")
 _SEPARATOR_ESCAPES = re.compile(rb"%(2f|5c)", re.IGNORECASE)
+_WIDE_ESCAPE = re.compile(rb"%[uU]00([0-9A-Fa-f]{2})")
+_FORMAT = re.compile(rb"\.[A-Za-z0-9_-]{1,16}\Z")
 _ABSOLUTE = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
 
 
@@ -86,6 +91,21 @@ def readings(path: bytes) -> tuple[Reading, ...]:
     return tuple(found)
 
 
+def looser(reading: Reading) -> Iterator[Reading]:
+    """The same path for applications that see less in it than is there; none for most paths.
+
+    IIS and Windows drop dots and white space at the end of a segment; Rails, Spring and ASP.NET take ``.json`` and any
+    other ending of the last segment for a wish, not for a part of the name.
+    """
+    trimmed = tuple(kept for part in reading if (kept := part.strip(_BLANK).rstrip(_BLANK + b".")))
+    if trimmed != reading:
+        yield trimmed
+    if trimmed and b"." in trimmed[-1]:
+        bare = _FORMAT.sub(b"", trimmed[-1])
+        if bare != trimmed[-1]:
+            yield (*trimmed[:-1], bare) if bare else trimmed[:-1]
+
+
 def _standard(path: bytes) -> Reading:
     kept: list[bytes] = []
     for part in path.split(b"/")[1:]:
@@ -114,6 +134,8 @@ def _steps(text: bytes, decodes: int) -> list[tuple[bytes, int]]:
     if decodes and b"%" in text:
         steps.append((unquote_to_bytes(text), decodes - 1))
         steps.append((_decode_but_separators(text), decodes - 1))
+        if _WIDE_ESCAPE.search(text):  # IIS
+            steps.append((_WIDE_ESCAPE.sub(rb"%\1", text), decodes))
     if b"\\" in text:
         steps.append((text.replace(b"\\", b"/"), decodes))
     if b";" in text:

@@ -9,6 +9,7 @@ from proxy.redactor.codecs.media import Media
 from proxy.redactor.outline import Outline
 from proxy.redactor.rules import BodyPlace, IdPlace, Operation, Source, Verb
 from proxy.redactor.selectors import Selection
+from proxy.redactor.unnamed import Unnamed
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class Plan:
     operation: Operation
     request: BodyPlan | None
     response: BodyPlan | None
+    unnamed: Unnamed | None  #: for a body that the rule says nothing about; ``None`` where it names one
 
 
 def make_plan(operation: Operation) -> Plan:
@@ -50,6 +52,7 @@ def make_plan(operation: Operation) -> Plan:
         operation,
         body_plan(operation.request.body, operation.id),
         body_plan(operation.response.body, answer_id),
+        Unnamed(operation) if operation.request.body is None else None,
     )
 
 

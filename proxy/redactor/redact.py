@@ -61,11 +61,13 @@ def read_body(plan: BodyPlan, media: Media, body: bytes, operation: Operation) -
 def read_request(plan: Plan, request: Request) -> Body | None:
     """What the request's body says; ``None`` when the rule names nothing in it, or it is empty."""
     if plan.request is None:
+        if request.body and plan.unnamed is not None:
+            plan.unnamed.refuse(request.headers, request.body)
         return None
     media = classify(request.headers, request.body)
     if media is Media.NONE:
         return None
-    if media not in plan.request.named or (media is Media.FORM and request.body.lstrip()[:1] in _OTHER_KINDS):
+    if media not in plan.request.named or (media is Media.FORM and request.body.lstrip()[:1] in form_codec.OTHER_KINDS):
         raise _other_kind(plan.request, plan.operation)
     body = read_body(plan.request, media, request.body, plan.operation)
     if media is Media.JSON:
@@ -82,6 +84,8 @@ def read_request(plan: Plan, request: Request) -> Body | None:
             f"The request matches {plan.operation.label}, but something else stands where its rule goes on to a protected "
             "place, such as a text in place of an array: send it as the rule has it, or name that place as a field.",
         )
+    if plan.unnamed is not None:  # the body holds ids and nothing else that a rule names
+        plan.unnamed.refuse(request.headers, request.body)
     _bound(body)
     return body
 
@@ -96,10 +100,6 @@ def _bound(body: Body) -> None:
         raise VaultError(Code.TOO_LARGE, f"The request carries more than {MOST_OBJECTS} objects: send it in parts.")
     if sum([len(item.spots) for item in body.items]) > MOST_VALUES:
         raise VaultError(Code.TOO_LARGE, f"The request carries more than {MOST_VALUES} values: send it in parts.")
-
-
-#: How JSON and XML begin, and no form: some applications look at the body and not at its type.
-_OTHER_KINDS = (b"{", b"[", b'"', b"<")
 
 
 def request_ids(place: IdPlace | None, match: Match, request: Request, body: Body | None) -> list[str]:

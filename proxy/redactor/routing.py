@@ -6,7 +6,7 @@ backslash, dot segments, trailing slash) pay for ``paths.readings``. What counts
 * the path in any usual reading, and in either case of its ASCII letters when no rule has it exactly so
   (frameworks that ignore case would serve it);
 * the method in any case; GET rules match HEAD; the method named by ``X-HTTP-Method-Override`` (``override``) and, for a
-  POST, by the query parameter ``_method`` counts beside the real one. A ``_method`` in a body is for the caller
+  POST, by the query parameter ``_method`` (in any spelling) counts beside the real one. A ``_method`` in a body is for the caller
   of ``match`` to pass as ``override``: a router sees no bodies, ``overridable`` says when it is worth looking;
 * the host in any case, with or without port and trailing dot; an absolute target's authority counts beside ``Host``.
 
@@ -19,9 +19,10 @@ from types import MappingProxyType
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 from proxy.errors import Code, VaultError
-from proxy.redactor.paths import Reading, Target, is_plain, readings, segments, split_target
+from proxy.redactor.override import is_query_name
+from proxy.redactor.paths import Reading, Target, is_plain, looser, readings, segments, split_target
 from proxy.redactor.rules import Endpoint, Match, Operation
-from proxy.redactor.template import parse_template
+from proxy.redactor.template import Template, overlaps, parse_template
 from proxy.redactor.trie import Found, Trie
 
 #: Methods that need no second look: upper case already, and not HEAD, which is GET.
@@ -32,7 +33,7 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 class _Site:
     """One endpoint with its operations, a trie a method, and one of all that a POST may turn out to be."""
 
-    __slots__ = ("endpoint", "exact", "folded", "others", "prefix")
+    __slots__ = ("endpoint", "exact", "folded", "others", "prefix", "rivals")
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
@@ -40,6 +41,7 @@ class _Site:
         self.exact: dict[str, Trie[Operation]] = {}
         self.folded: dict[str, Trie[Operation]] = {}
         self.others: Trie[Operation] = Trie(fold=True)
+        self.rivals: list[tuple[Template, Operation]] = []  #: what ``others`` holds
 
     def add(self, operation: Operation) -> None:
         template = parse_template(operation.template)
@@ -48,6 +50,7 @@ class _Site:
             self.folded.setdefault(method, Trie(fold=True)).add(template, operation)
         if _matters_to_post(operation):
             self.others.add(template, operation)
+            self.rivals.append((template, operation))
 
     def find(self, method: str, path: Reading) -> Found[Operation] | None:
         trie = self.exact.get(method)
@@ -71,6 +74,7 @@ class Router:
             for host in hosts
         }
         everywhere = self._anywhere[0] if len(self._sites) == 1 and self._anywhere else None
+        self._contested: dict[int, tuple[bool, bool]] = {}  #: by identity of the operation
         #: The one endpoint without host and prefix, which is how most proxies run: nothing to choose from.
         self._alone = everywhere if everywhere and not everywhere.prefix else None
 
@@ -86,15 +90,22 @@ class Router:
         trie = self._alone.exact.get(method)
         if trie is None:
             return self._match_any(method, host, Target(path, b"", None), None) if method not in _SPELT else None
-        found = trie.find(path.split(b"/")[1:])
+        parts = path.split(b"/")[1:]
+        found = trie.find(parts)
         if found is None and path != path.lower():
-            found = self._alone.folded[method].find(path.split(b"/")[1:])
+            found = self._alone.folded[method].find(parts)
+        if b"." in parts[-1]:
+            found = _agreed_loosely(found, (self._alone,), [method], (tuple(parts),))
         return _as_match(found) if found else None
 
     def _match_any(self, method: str, host: str, parts: Target, override: str | None) -> Match | None:
         """The same for any spelling: every host, method and path that the request can be read as."""
         paths = (segments(parts.path),) if is_plain(parts.path) else readings(parts.path)
-        return _agreed(self._choices(host, parts), _methods(method, parts.query, override), paths)
+        choices, methods = self._choices(host, parts), _methods(method, parts.query, override)
+        found = _agreed(choices, methods, paths)
+        for sites in choices:
+            found = _agreed_loosely(found, sites, methods, paths)
+        return _as_match(found) if found else None
 
     def endpoint(self, host: str, target: bytes) -> Endpoint | None:
         """The endpoint that a request belongs to, or ``None``; two readings with two endpoints raise ``BAD_REQUEST``."""
@@ -109,7 +120,23 @@ class Router:
 
     def overridable(self, host: str, target: bytes) -> bool:
         """Whether rules of other methods than POST name this path, so that a ``_method`` in the body of one matters."""
-        return any(site.others.find(path) for site, path in self._placed(host, target))
+        return any(
+            site.others.find(reading) for site, path in self._placed(host, target) for reading in (path, *looser(path))
+        )
+
+    def contested(self, operation: Operation, target: bytes) -> bool:
+        """Whether a ``_method`` in the body of a POST for this operation may lead to another one. Looked up once for each.
+
+        A GET that names nothing but parameters matters only where the target has some.
+        """
+        known = self._contested.get(id(operation))
+        if known is None:
+            template = parse_template(operation.template)
+            others = [one for path, one in self._sites[operation.endpoint.name].rivals if overlaps(template, path)]
+            rivals = [one for one in others if one is not operation]
+            known = (any(set(one.methods) != {"GET"} or one.request.body for one in rivals), bool(rivals))
+            self._contested[id(operation)] = known
+        return known[b"?" in target]
 
     def _placed(self, host: str, target: bytes) -> Iterator[tuple[_Site, Reading]]:
         """Every endpoint and path that a request can be read as one for."""
@@ -146,8 +173,8 @@ def _matters_to_post(operation: Operation) -> bool:
 
 
 def _may_override(query: bytes) -> bool:
-    """Whether a query may hold the parameter ``_method``, plain or escaped; cheap, and wrong only towards yes."""
-    return b"_method" in query or (b"%" in query and b"_method" in unquote_to_bytes(query))
+    """Whether a query may hold a parameter that names a method; cheap, and wrong only towards yes."""
+    return b"method" in query.lower() or (b"%" in query and b"method" in unquote_to_bytes(query).lower())
 
 
 def _has_capitals(segment: bytes) -> bool:
@@ -180,26 +207,53 @@ def _methods(method: str, query: bytes, override: str | None) -> list[str]:
     if override:
         named.append(override.strip().upper())
     if named[0] == "POST" and query and _may_override(query):
-        pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
-        named.extend(value.strip().upper() for name, value in pairs if name == "_method")
+        text = query.decode("latin-1").replace(";", "&")  # older applications separate by it
+        pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=None)
+        named.extend(value.partition("\0")[0].strip().upper() for name, value in pairs if is_query_name(name))
     return list(dict.fromkeys("GET" if name == "HEAD" else name for name in named))
 
 
-def _agreed(choices: list[tuple[_Site, ...]], methods: list[str], paths: tuple[Reading, ...]) -> Match | None:
+def _agreed(
+    choices: list[tuple[_Site, ...]], methods: list[str], paths: tuple[Reading, ...]
+) -> Found[Operation] | None:
     """The one operation that all readings with a hit agree on; the standard reading's placeholders."""
     agreed: Found[Operation] | None = None
     for found in _hits(choices, methods, paths):
         agreed = agreed or found
         if found[0] is not agreed[0]:
-            raise VaultError(
-                Code.BAD_REQUEST,
-                "The request can be read in two ways that different rules name; write its path and method plainly.",
-            )
-    return _as_match(agreed) if agreed else None
+            raise _two_ways()
+    return agreed
+
+
+def _agreed_loosely(
+    found: Found[Operation] | None, sites: Sequence[_Site], methods: Sequence[str], paths: Iterable[Reading]
+) -> Found[Operation] | None:
+    """What was found, or what a looser reading of a path hits. A rule that names the ending itself is beyond doubt."""
+    if found is not None and not _ends_openly(found[0]):
+        return found
+    loose = tuple(reading for path in paths for reading in looser(path))
+    for hit in _hits([tuple(sites)], methods, loose):
+        if found is not None and hit[0] is not found[0]:
+            raise _two_ways()
+        found = found or hit
+    return found
+
+
+def _ends_openly(operation: Operation) -> bool:
+    """Whether the last segment of the template takes anything."""
+    last = operation.template.rstrip("/").rpartition("/")[2]
+    return last.startswith("{") and last.find("}") == len(last) - 1
+
+
+def _two_ways() -> VaultError:
+    return VaultError(
+        Code.BAD_REQUEST,
+        "The request can be read in two ways that different rules name; write its path and method plainly.",
+    )
 
 
 def _hits(
-    choices: list[tuple[_Site, ...]], methods: list[str], paths: tuple[Reading, ...]
+    choices: list[tuple[_Site, ...]], methods: Sequence[str], paths: tuple[Reading, ...]
 ) -> Iterator[Found[Operation]]:
     """What every combination of host, reading and method hits."""
     for sites, path in product(choices, paths):

@@ -128,10 +128,10 @@ class _Walk:
             return
         if frame.is_object:
             name = member_name(self.body[match.start(2) : match.end(2)])
-            threads = _next(frame.threads, name)
-            self._judge(frame, name, bool(threads))
+            threads, chosen = _next(frame.threads, name)
+            self._judge(frame, name, bool(threads), chosen)
         else:
-            threads = _next(frame.threads, frame.count)
+            threads, _ = _next(frame.threads, frame.count)
             if frame.spread:
                 threads.append(_Thread((), 0, None))
         frame.count += 1
@@ -139,15 +139,18 @@ class _Walk:
         if frame.runs and self._stack[-1] is frame:
             self._at = run_of_scalars(self._text, self._at)
 
-    def _judge(self, frame: _Frame, name: str, selected: bool) -> None:
-        """Notice a name that another reader of the document may take for a selected one."""
+    def _judge(self, frame: _Frame, name: str, selected: bool, chosen: bool) -> None:
+        """Notice a name that another reader of the document may take for a selected one.
+
+        ``selected``: some thread leads on from it; ``chosen``: by more than a ``..`` that passes everything.
+        """
         folded = fold(name)
         before = frame.seen.get(folded)
         if not name.isascii() and any("\ud800" <= char <= "\udfff" for char in name):
             self._doubt = "a member name holds half of a surrogate pair"
         elif before is not None and (before or selected):
             self._doubt = TWICE
-        elif not selected and folded in frame.named:
+        elif not chosen and folded in frame.named:
             self._doubt = LETTER_CASE
         frame.seen[folded] = selected or bool(before)
 
@@ -227,13 +230,15 @@ _INTO_OBJECT = (str, Step)
 _INTO_ARRAY = (int, Step)
 
 
-def _next(threads: Sequence[_Thread], key: str | int) -> list[_Thread]:
-    """The threads that reach a member or element."""
+def _next(threads: Sequence[_Thread], key: str | int) -> tuple[list[_Thread], bool]:
+    """The threads that reach a member or element, and whether one of them does so by more than ``..``."""
     out: list[_Thread] = []
+    chosen = False
     for thread in threads:
         step = thread.path[thread.at]
         if step is Step.DEEP:
             out.append(thread)
         elif step == key or step is Step.EACH or step is Step.MEMBERS:
             out.append(thread._replace(at=thread.at + 1))
-    return out
+            chosen = True
+    return out, chosen

@@ -129,7 +129,7 @@ class Gateway:
             fields = asked(incoming.raw, incoming.minor)
             endpoint = self._route(incoming)
             body = None
-            if incoming.match is None and overriding.concerned(self._rules, incoming):
+            if incoming.head.method == "POST" and overriding.concerned(self._rules, incoming):
                 endpoint, body = await overriding.look(self._rules, incoming, endpoint, self._patience.body)
             match = incoming.match
             if match is not None:

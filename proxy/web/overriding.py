@@ -1,4 +1,4 @@
-"""A POST that no rule names, but whose body may name another method: read whole and shown to the rules once more."""
+"""A POST whose body may name another method, for which there is a rule: read whole and shown to the rules once more."""
 
 from proxy.redactor import override
 from proxy.redactor.codecs import coding
@@ -10,11 +10,12 @@ from proxy.web.server import Incoming
 
 
 def concerned(rules: Rules, incoming: Incoming) -> bool:
-    """Whether its body could make this request one that a rule names. Frameworks look into the body of a POST alone."""
-    if incoming.head.method != "POST":
+    """Whether its body could make this POST one that a rule names, or another one. Frameworks look into no other bodies."""
+    match = incoming.match
+    if match is not None and not rules.contested(match, incoming.target):
         return False
     types = incoming.head.headers.getall("Content-Type", ())
-    return override.possible(types) and rules.overridable(_host(incoming), incoming.target)
+    return override.possible(types) and (match is not None or rules.overridable(_host(incoming), incoming.target))
 
 
 async def look(rules: Rules, incoming: Incoming, endpoint: Endpoint, seconds: float) -> tuple[Endpoint, bytes]:

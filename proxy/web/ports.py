@@ -53,6 +53,9 @@ class Rules(Protocol):
     def overridable(self, host: str, target: bytes) -> bool:
         """Whether a POST that ``match`` finds no operation for might have one by a method that its body names."""
 
+    def contested(self, match: Match, target: bytes) -> bool:
+        """Whether a method that its body names may lead a POST from the operation found to another one."""
+
     def exchange(self, match: Match) -> Exchange:
         """A new exchange for one matched request."""
 

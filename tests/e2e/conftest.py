@@ -7,10 +7,13 @@ from typing import Any
 
 import aiohttp
 import pytest
+import pytest_asyncio
 
-from tests.support.application import Application
+from tests.support.application import Application, found_in
 from tests.support.instance import Instance, running
 from tests.support.people import rules
+from tests.support.rawclient import RawClient, get
+from tests.support.rawhttp import Message
 from tests.support.serving import serving
 
 
@@ -56,3 +59,60 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         aiohttp.ClientSession() as caller,
     ):
         yield World(application, upstream, instance, caller)
+
+
+#: The value that attacks try to lead past the rules.
+MARKER = "Quibblethwaite"
+
+
+@dataclass
+class Scene:
+    """The one installation of this module."""
+
+    world: World
+    port: int
+
+    @property
+    def application(self) -> Application:
+        return self.world.application
+
+    def fresh(self) -> None:
+        """Forget what other tests did to the application."""
+        self.application.records.clear()
+        self.application.seen.clear()
+        self.application.plan.clear()
+        self.application.requests = 0
+
+    async def send(self, request: bytes) -> Message:
+        """Send raw bytes and read one answer; then the service answers the next one."""
+        async with RawClient(self.port) as client:
+            answer = await client.ask(request)
+        async with RawClient(self.port) as client:
+            assert (await client.ask(get("/next"))).status == 200
+        return answer
+
+    async def call(self, method: str, path: str, **options: Any) -> Any:
+        return await self.world.call(method, path, **options)
+
+    def nowhere(self, marker: str = MARKER) -> None:
+        """The value is neither with the application nor in a log line or file."""
+        assert not self.application.holds(marker)
+        files = b"".join(path.read_bytes() for path in self.world.instance.data.rglob("*") if path.is_file())
+        assert not found_in(bytes(self.world.instance.log) + files, marker)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def installed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
+    application = Application()
+    async with (
+        serving(application.app()) as upstream,
+        running(tmp_path_factory.mktemp("attacks"), rules(upstream)) as instance,
+        aiohttp.ClientSession() as caller,
+    ):
+        yield Scene(World(application, upstream, instance, caller), int(instance.proxy.rpartition(":")[2]))
+
+
+@pytest.fixture
+def scene(installed: Scene) -> Scene:
+    installed.fresh()
+    return installed

@@ -7,21 +7,14 @@ share one installation; ``Scene.fresh`` clears what the application remembers, n
 import asyncio
 import gzip
 import json
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Any
 
-import aiohttp
 import pytest
-import pytest_asyncio
 
-from tests.e2e.conftest import World
-from tests.support.application import Application, Misbehaviour, found_in
-from tests.support.instance import running
-from tests.support.people import ANN, rules
+from tests.e2e.conftest import Scene
+from tests.support.application import Misbehaviour, found_in
+from tests.support.people import ANN
 from tests.support.rawclient import RawClient, get, post
-from tests.support.rawhttp import Message
-from tests.support.serving import serving
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -31,125 +24,6 @@ FORM = "Content-Type: application/x-www-form-urlencoded"
 BODY = json.dumps({"name": NAME}).encode()
 MEMBER = b"name=" + NAME.encode()
 LENGTH = b"Content-Length: %d\r\n" % len(BODY)
-
-
-@dataclass
-class Scene:
-    """The one installation of this module."""
-
-    world: World
-    port: int
-
-    @property
-    def application(self) -> Application:
-        return self.world.application
-
-    def fresh(self) -> None:
-        """Forget what other tests did to the application."""
-        self.application.records.clear()
-        self.application.seen.clear()
-        self.application.plan.clear()
-        self.application.requests = 0
-
-    async def send(self, request: bytes) -> Message:
-        """Send raw bytes and read one answer; then the service answers the next one."""
-        async with RawClient(self.port) as client:
-            answer = await client.ask(request)
-        async with RawClient(self.port) as client:
-            assert (await client.ask(get("/next"))).status == 200
-        return answer
-
-    async def call(self, method: str, path: str, **options: Any) -> Any:
-        return await self.world.call(method, path, **options)
-
-    def nowhere(self, marker: str = NAME) -> None:
-        """The value is neither with the application nor in a log line or file."""
-        assert not self.application.holds(marker)
-        files = b"".join(path.read_bytes() for path in self.world.instance.data.rglob("*") if path.is_file())
-        assert not found_in(bytes(self.world.instance.log) + files, marker)
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def installed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
-    application = Application()
-    async with (
-        serving(application.app()) as upstream,
-        running(tmp_path_factory.mktemp("attacks"), rules(upstream)) as instance,
-        aiohttp.ClientSession() as caller,
-    ):
-        yield Scene(World(application, upstream, instance, caller), int(instance.proxy.rpartition(":")[2]))
-
-
-@pytest.fixture
-def scene(installed: Scene) -> Scene:
-    installed.fresh()
-    return installed
-
-
-# ---------------------------------------------------------------------- where the request goes
-
-PATHS = [
-    *(
-        "/people",
-        "/people/",
-        "/people//",
-        "//people",
-        "/./people",
-        "/x/../people",
-        "/people/.",
-        "/people/%2e",
-        "people",
-    ),
-    *("/%70eople", "/%2570eople", "/People", "/PEOPLE", "/people%2f", "/%2e/people", "/a/..%2fpeople", "/%5cpeople"),
-    *("/people;x=1", "/people;x/", "/;x/people", "/..;/people", "/people/..;/people", "/people%3b", "/\\people"),
-    *("/people?", "/people?x#", "/people#", "/people#/x", "http://app.test/people", "https://APP.test/people"),
-    # WHATWG's parser takes two slashes for the start of a host, text in C ends at NUL
-    *("//x/people", "//x:80/people", "/\\x/people", "///x/people", "/people%00", "/people%00.jpg", "/people%2500"),
-]
-
-
-@pytest.mark.parametrize("path", PATHS)
-async def test_a_path_that_matches_another_policy_elsewhere(scene: Scene, path: str) -> None:
-    await scene.send(post(path, BODY, JSON))
-    scene.nowhere()
-
-
-OVERRIDES = [
-    *(
-        "X-HTTP-Method-Override: PATCH",
-        "X-HTTP-Method: PATCH",
-        "X-Method-Override: PATCH",
-        "x-http-method-override: patch",
-    ),
-    # CGI and WSGI know no difference between the two signs, and join repeated fields
-    *("X_HTTP_METHOD_OVERRIDE: PATCH", "x_http-Method_Override: PATCH", "X-HTTP-Method-Override: PATCH, PATCH"),
-]
-
-
-@pytest.mark.parametrize("field", OVERRIDES)
-async def test_a_method_named_by_a_header(scene: Scene, field: str) -> None:
-    await scene.send(post("/people/1", BODY, JSON, field))
-    scene.nowhere()
-
-
-@pytest.mark.parametrize("query", ["_method=PATCH", "%5fmethod=patch", "a=1&_method=PATCH"])
-async def test_a_method_named_by_the_query(scene: Scene, query: str) -> None:
-    await scene.send(post(f"/people/1?{query}", BODY, JSON))
-    scene.nowhere()
-
-
-@pytest.mark.parametrize("field", ["X-Original-URL: /people", "X-Rewrite-URL: /people", "x_original_url: /people?a=1"])
-async def test_an_address_named_by_a_header(scene: Scene, field: str) -> None:
-    assert (await scene.send(post("/elsewhere", BODY, JSON, field))).status == 400
-    scene.nowhere()
-    same = field.replace("/people", "/elsewhere")
-    assert (await scene.send(post("/elsewhere", b"{}", JSON, same))).status == 200
-
-
-@pytest.mark.parametrize("method", ["post", "Post", "PoSt"])
-async def test_a_method_in_another_letter_case(scene: Scene, method: str) -> None:
-    await scene.send(post("/people", BODY, JSON, method=method))
-    scene.nowhere()
 
 
 # ---------------------------------------------------------------------- how the body is said to be written

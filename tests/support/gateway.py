@@ -96,6 +96,9 @@ class Steered:
     def overridable(self, host: str, target: bytes) -> bool:
         return target.startswith(OVERRIDDEN)
 
+    def contested(self, match: Match, target: bytes) -> bool:
+        return False
+
     def exchange(self, match: Match) -> Exchange:
         return self.exchange_
 

@@ -18,6 +18,9 @@ _WIDE_PERCENT = re.compile("%u([0-9A-Fa-f]{4})")
 #: Member in which a browser tells the charset of the form (HTML standard, "constructing the entry list").
 _CHARSET_MEMBER = "_charset_"
 
+#: How JSON and XML begin, and no form: some applications look at the body and not at its type.
+OTHER_KINDS = (b"{", b"[", b'"', b"<")
+
 #: Names that a set of declared names remembers as harmless, and how long they may be.
 _KNOWN = 1000
 _KNOWN_LENGTH = 64

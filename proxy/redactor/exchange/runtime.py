@@ -58,6 +58,10 @@ class Runtime:
         """Whether a method that the body of a POST names may lead to an operation."""
         return self.router.overridable(host, target)
 
+    def contested(self, match: Match, target: bytes) -> bool:
+        """Whether a method that the body of a matched POST names may lead to another operation."""
+        return self.router.contested(match.operation, target)
+
     def exchange(self, match: Match) -> RuleExchange:
         """A new exchange for one matched request."""
         return RuleExchange(self.joined[id(match.operation)], match, self.vault)
@@ -79,12 +83,19 @@ class InForce:
         """As ``Runtime.overridable``, by the rules in force now."""
         return self.runtime.overridable(host, target)
 
+    def contested(self, match: Match, target: bytes) -> bool:
+        """As ``Runtime.contested``, by the rules that made this match."""
+        return _runtime(match).contested(match, target)
+
     def exchange(self, match: Match) -> RuleExchange:
         """An exchange by the rules that made this match."""
-        scope = match.scope
-        if not isinstance(scope, Runtime):
-            raise TypeError("the match was not made by a runtime")
-        return scope.exchange(match)
+        return _runtime(match).exchange(match)
+
+
+def _runtime(match: Match) -> Runtime:
+    if not isinstance(match.scope, Runtime):
+        raise TypeError("the match was not made by a runtime")
+    return match.scope
 
 
 #: Header fields in which frameworks let a caller name another method, and another address.

@@ -1,7 +1,7 @@
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.redactor.paths import is_plain, readings, segments, split_target
+from proxy.redactor.paths import is_plain, looser, readings, segments, split_target
 
 
 @pytest.mark.parametrize(
@@ -74,6 +74,7 @@ def test_unusual_paths_are_known_as_such(path):
         (b"/a;%2f..%2fz/b", b"a/b"),
         (b"/a/b;jsessionid=1?", b"a/b;jsessionid=1?"),
         (b"/x%2fy/%2e%2e/a/b", b"a/b"),
+        (b"/%u0061/b", b"a/b"),
     ],
 )
 def test_each_usual_reading_is_among_them(path, reading):
@@ -97,6 +98,25 @@ def test_a_path_made_of_tricks_is_refused_instead_of_followed():
             * 2
         )
     assert caught.value.code is Code.BAD_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("path", "read"),
+    [
+        (b"a/b", []),
+        (b"a.b/c", []),
+        (b"a/b.json", [b"a/b"]),
+        (b"a/b.tar.gz", [b"a/b.tar"]),
+        (b"a./b. .", [b"a/b"]),
+        (b"a/ b.json.", [b"a/b.json", b"a/b"]),
+        (b"a/.json", [b"a"]),
+        (b"a/...", [b"a"]),
+        (b"a/b.c d", []),
+        (b".", [b""]),
+    ],
+)
+def test_applications_that_see_less_in_a_path(path, read):
+    assert [b"/".join(reading) for reading in looser(tuple(path.split(b"/")))] == read
 
 
 def test_segments_leave_out_what_is_empty():

@@ -192,8 +192,19 @@ def test_an_empty_body_says_nothing(headers):
     assert read("{match: POST /p, create: p}", b"", headers) == (None, [])
 
 
-def test_a_body_of_which_the_rule_names_nothing_is_not_looked_at():
-    assert read('{match: "GET /p/{id}", read: p}', b"{{", JSON) == (None, ["7"])
+def test_a_body_of_which_the_rule_names_nothing_passes_without_fields_of_the_entity():
+    operation = '{match: "GET /p/{id}", read: p}'
+    assert read(operation, b'{"x": ["a"]}', JSON) == (None, ["7"])
+    for body in (b"{{", b'{"x": [{"name": "Ann"}]}'):
+        with pytest.raises(VaultError) as caught:
+            read(operation, body, JSON)
+        assert caught.value.code is Code.UNREADABLE_BODY
+
+
+def test_beside_ids_a_body_carries_no_field_that_the_rule_does_not_name():
+    with pytest.raises(VaultError) as caught:
+        read("{match: DELETE /p, delete: p, id: $.id}", {"id": 3, "name": "Ann"})
+    assert caught.value.code is Code.UNREADABLE_BODY
 
 
 @pytest.mark.parametrize(

@@ -52,10 +52,41 @@ def hit(router: Router, method: str, target: str, override: str | None = None) -
         ("GET", "/x/../contacts/17", "GET /contacts/{id}", {"id": "17"}),
         ("GET", "/x/..;a/contacts//17/", "GET /contacts/{id}", {"id": "17"}),
         ("GET", "/%2563ontacts", "GET /contacts", {}),
+        # What follows a dot at the end is no part of the name to Rails, dots and spaces there are none to IIS.
+        ("POST", "/contacts.json", "POST /contacts", {}),
+        ("POST", "/contacts.", "POST /contacts", {}),
+        ("POST", "/contacts%20", "POST /contacts", {}),
+        ("POST", "/Contacts..%20.", "POST /contacts", {}),
+        ("POST", "/%20contacts.xml?a=b", "POST /contacts", {}),
+        ("POST", "/contacts%2ejson", "POST /contacts", {}),
+        ("POST", "/%u0063ontacts", "POST /contacts", {}),
+        ("POST", "/contacts/17./change.html", "POST /contacts/{id}/change/", {"id": "17"}),
+        ("GET", "/contacts/17.json", "GET /contacts/{id}", {"id": "17.json"}),
+        ("GET", "/export/all.csv.gz", "GET /export/{name}.csv", {"name": "all"}),
+        ("GET", "/other.json", None, {}),
     ],
 )
 def test_a_request_hits_its_most_specific_rule(router, method, target, label, params):
-    assert hit(router, method, target) == (label, params)
+    assert hit(router, method, target) == (None if label is None else (label, params))
+
+
+def test_an_ending_that_leads_to_another_rule_than_its_placeholder_is_refused(router):
+    with pytest.raises(VaultError) as caught:
+        hit(router, "GET", "/contacts/new.json")
+    assert caught.value.code is Code.BAD_REQUEST
+
+
+def test_an_ending_that_a_rule_names_is_beyond_doubt():
+    rules = rules_of(
+        "{match: POST /contacts, create: note}",
+        "{match: POST /contacts.json, create: note}",
+        '{match: "GET /contacts/{id}", read: note}',
+        '{match: "GET /contacts/{id}.{format}", read: note}',
+    )
+    router = Router(rules.operations, rules.endpoints)
+    assert hit(router, "POST", "/contacts.json") == ("POST /contacts.json", {})
+    assert hit(router, "POST", "/contacts.xml") == ("POST /contacts", {})
+    assert hit(router, "GET", "/contacts/1.json") == ("GET /contacts/{id}.{format}", {"id": "1", "format": "json"})
 
 
 @pytest.mark.parametrize(
@@ -85,7 +116,13 @@ def test_two_readings_with_two_rules_are_refused(router, target):
 
 def test_an_override_counts_beside_the_method(router):
     assert hit(router, "POST", "/contacts/17", "delete ") == ("DELETE /contacts/{id}", {"id": "17"})
-    assert hit(router, "POST", "/contacts/17?_method=patch") == ("PUT|PATCH /contacts/{id}", {"id": "17"})
+    patched = ("PUT|PATCH /contacts/{id}", {"id": "17"})
+    assert hit(router, "POST", "/contacts/17?_method=patch") == patched
+    assert hit(router, "POST", "/contacts/17?a=b;_METHOD=patch%00x") == patched
+    assert hit(router, "POST", "/contacts/17?%5fmethod%5b%5d=patch") == patched
+    assert hit(router, "POST", "/contacts/17?x-http-method-override=patch") == patched
+    assert hit(router, "POST", "/contacts/17?_HttpMethod=PATCH") == patched
+    assert hit(router, "POST", "/contacts/17?method=patch") is None
     assert hit(router, "POST", "/contacts/17?%5fmethod=put") == ("PUT|PATCH /contacts/{id}", {"id": "17"})
     assert hit(router, "GET", "/contacts/17?_method=put") == ("GET /contacts/{id}", {"id": "17"})
     assert hit(router, "POST", "/contacts", "PROPFIND") == ("POST /contacts", {})
@@ -107,6 +144,18 @@ def test_a_path_with_rules_of_other_methods_can_be_overridden(router):
     assert not router.overridable("h", b"/contacts")
     assert not router.overridable("h", b"/contacts/17/change")
     assert not router.overridable("h", b"/elsewhere")
+
+
+def test_a_post_with_a_rule_is_contested_where_its_body_may_lead_to_another():
+    rules = rules_of(
+        "{match: POST /contacts, create: note}",
+        "{match: POST /contacts/bulk, create: note}",
+        '{match: "PATCH|POST /notes/{id}", update: note}',
+        '{match: "PATCH /contacts/{id}", update: note}',
+    )
+    router = Router(rules.operations, rules.endpoints)
+    for _ in range(2):
+        assert [router.contested(operation, b"/") for operation in rules.operations] == [False, True, False, False]
 
 
 def test_a_search_can_be_overridden_and_another_read_need_not():

@@ -60,6 +60,13 @@ def test_every_way_to_be_ambiguous_has_its_words():
     assert "follows" in words(b'{"a":1}{}')
 
 
+def test_behind_a_descent_letter_case_is_looked_at_as_well():
+    for body in (b'{"A":1}', b'{"x":[{"A":1}]}', b'{"a":1,"A":2}'):
+        with pytest.raises(VaultError) as caught:
+            locate(parse("$..a"), body, 64)
+        assert "letter case" in caught.value.message or "twice" in caught.value.message
+
+
 def test_names_that_nothing_selects_may_repeat_unless_a_wildcard_passes_them():
     body = b'{"x":1,"x":2,"X":3}'
     assert walk((), [("a",)], [], body, 64).objects == [Located(0, 19, ())]

@@ -53,6 +53,10 @@ async def test_a_method_in_the_body_counts_like_one_in_a_header():
     in_force = InForce((await desk()).runtime)
     assert in_force.overridable("a", b"/p/1")
     assert not in_force.overridable("a", b"/elsewhere")
+    _, created = in_force.match("POST", "a", b"/p", ())
+    assert created is not None
+    assert not in_force.contested(created, b"/p")
+    assert in_force.contested(created, b"/p?email=x")
     _, match = in_force.match("POST", "a", b"/p/1", (), "PATCH")
     assert match is not None
     assert match.operation.label == "PATCH /p/{id}"
