@@ -181,7 +181,7 @@ async def running(
             return runtime
 
         reloader = Reloader(settings.rules, lambda: load_rules(settings, overrides), adopt, in_force, metrics)
-        gateway = Gateway(in_force, journal, GatewayOptions.of(settings.upstream, metrics))
+        gateway = Gateway(in_force, journal, GatewayOptions.of(settings.upstream, settings.limits.held, metrics))
         stack.push_async_callback(gateway.close)
         started = Running("", "", in_force, vault, reloader, gateway)
         checks = {"rules": reloader.check, "vault": _vault_check(vault)}

@@ -17,6 +17,7 @@ class Code(enum.StrEnum):
     AMBIGUOUS_JSON = "ambiguous_json"  #: duplicate member, lone surrogate, trailing data
     TOO_LARGE = "too_large"  #: a limit on size, depth or number of fields is exceeded
     REQUEST_TIMEOUT = "request_timeout"  #: the caller stopped sending in the middle of its request
+    OVERLOADED = "overloaded"  #: as many bodies are held in memory as the settings allow; later there is room again
     FIELD_ABSENT = "field_absent"  #: a named field is missing and the rule says refuse
     VALUE_UNFIT = "value_unfit"  #: a value does not fit the token shape of its field
     OPERATION_DENIED = "operation_denied"  #: no rule names the request and the endpoint denies such

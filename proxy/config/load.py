@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from proxy.config import environment
 from proxy.config.document import Document, Given
-from proxy.config.settings import Listen, Log, Pending, Settings, Upstream
+from proxy.config.settings import Limits, Listen, Log, Pending, Settings, Upstream
 from proxy.config.table import SETTINGS
 from proxy.errors import Code, Detail, VaultError
 
@@ -101,4 +101,5 @@ def _settings(values: Mapping[str, Any]) -> Settings:
         pending=Pending(**section("pending")),
         log=Log(**section("log")),
         upstream=Upstream(**section("upstream")),
+        limits=Limits(**section("limits")),
     )

@@ -84,6 +84,13 @@ class Upstream:
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on the whole process."""
+
+    held: int  #: bytes of bodies that are held whole at one time, requests and answers together
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Everything an operator can set. All paths are absolute, all times milliseconds."""
 
@@ -96,3 +103,4 @@ class Settings:
     pending: Pending
     log: Log
     upstream: Upstream
+    limits: Limits

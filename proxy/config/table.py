@@ -101,6 +101,12 @@ SETTINGS: Final[dict[str, Setting]] = {
         "a whole number, such as 256",
         "At most so many connections to one application; further requests wait.",
     ),
+    "limits.held": Setting(
+        "256MiB",
+        values.size(16 * 1024 * 1024),
+        "a size of 16MiB or more, such as 256MiB",
+        "How much memory the bodies of matched requests and answers may take at one time, half for either.",
+    ),
 }
 
 #: Names that hold other names: ``listen``, ``log`` and so on.

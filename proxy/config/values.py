@@ -16,6 +16,8 @@ Reader = Callable[[str], Any]
 _UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION: Final = re.compile(r"(\d{1,9})(ms|s|m|h|d)", re.ASCII)
 _LONGEST: Final = 3650 * _UNITS["d"]
+_BYTES: Final = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_SIZE: Final = re.compile(r"([0-9]{1,9})(KiB|MiB|GiB)", re.ASCII)
 _HOST: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]", re.ASCII)
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
@@ -97,6 +99,21 @@ def whole(least: int, most: int) -> Reader:
         if not (text.isascii() and text.isdigit() and len(text) <= 9 and least <= int(text) <= most):
             raise ValueError(f"this is not a whole number from {least} to {most}")
         return int(text)
+
+    return read
+
+
+def size(least: int) -> Reader:
+    """A reader of a number of bytes with its unit (KiB, MiB, GiB), at least so many and at most a tebibyte."""
+
+    def read(text: str) -> int:
+        match = _SIZE.fullmatch(text)
+        if not match:
+            raise ValueError("this is not a number followed by KiB, MiB or GiB")
+        count = int(match[1]) * _BYTES[match[2]]
+        if not least <= count <= 2**40:
+            raise ValueError("this is too small or beyond all memory")
+        return count
 
     return read
 

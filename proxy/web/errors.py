@@ -14,6 +14,7 @@ STATUS: Final[Mapping[Code, int]] = MappingProxyType(
         Code.AMBIGUOUS_JSON: 400,
         Code.TOO_LARGE: 413,
         Code.REQUEST_TIMEOUT: 408,
+        Code.OVERLOADED: 503,
         Code.FIELD_ABSENT: 422,
         Code.VALUE_UNFIT: 422,
         Code.OPERATION_DENIED: 403,

@@ -13,7 +13,7 @@ from proxy.telemetry.metrics import Metrics
 from proxy.web import overriding, writer
 from proxy.web.errors import status_of
 from proxy.web.forwarding import asked, authority
-from proxy.web.matched import Job, Matched, Patience
+from proxy.web.matched import Job, Matched, Patience, Rooms
 from proxy.web.passing import Passing
 from proxy.web.ports import Journal, Rules, Seen
 from proxy.web.server import CallerServer, Incoming
@@ -70,11 +70,12 @@ class GatewayOptions:
     upstream: Upstream
     heads: Heads = field(default_factory=Heads)
     patience: Patience = field(default_factory=Patience)
+    held: int = 256 * 1024 * 1024  #: bytes of bodies that matched exchanges may hold, all together
     met: Callable[[str, Address], None] = lambda _endpoint, _address: None  #: told when an endpoint is first asked for
 
     @classmethod
-    def of(cls, settings: UpstreamSettings, metrics: Metrics) -> "GatewayOptions":
-        """Options for a real upstream whose connections are counted in ``metrics``."""
+    def of(cls, settings: UpstreamSettings, held: int, metrics: Metrics) -> "GatewayOptions":
+        """Options for a real upstream whose connections are counted in ``metrics``; ``held`` as the member."""
         upstream = HttpUpstream(
             UpstreamLimits(
                 connect=settings.connect / 1000,
@@ -91,7 +92,7 @@ class GatewayOptions:
                     "domicile_upstream_connections", partial(_count, upstream, address, place), endpoint, state
                 )
 
-        return cls(upstream, met=met)
+        return cls(upstream, held=held, met=met)
 
 
 def _count(upstream: HttpUpstream, address: Address, place: int) -> float:
@@ -106,7 +107,8 @@ class Gateway:
         self._rules = rules
         self._journal = journal
         self._passing = Passing(upstream, options.patience.write)
-        self._matched = Matched(upstream, options.patience)
+        self._rooms = Rooms.of(options.held, options.patience)
+        self._matched = Matched(upstream, options.patience, self._rooms)
         self._met = options.met
         self._upstream = upstream
         self._patience = options.patience
@@ -130,7 +132,8 @@ class Gateway:
             endpoint = self._route(incoming)
             body = None
             if incoming.head.method == "POST" and overriding.concerned(self._rules, incoming):
-                endpoint, body = await overriding.look(self._rules, incoming, endpoint, self._patience.body)
+                room = self._rooms.requests
+                endpoint, body = await overriding.look(self._rules, incoming, endpoint, self._patience.body, room)
             match = incoming.match
             if match is not None:
                 job = Job(fields, match, self._address(endpoint), body)
@@ -139,6 +142,7 @@ class Gateway:
                 raise VaultError(Code.OPERATION_DENIED, _DENIED)
             else:
                 await self._passing.forward(incoming, fields, self._address(endpoint), body)
+            await writer.taken(incoming, self._patience.write)
         except VaultError as error:
             self._refuse(incoming, error)
         except TimeoutError:  # the caller took nothing of its answer
@@ -196,6 +200,9 @@ class Gateway:
         self._tell(incoming, error.code)
 
     def _tell(self, incoming: Incoming, code: Code | None) -> None:
+        """The request is over, in whatever way."""
+        if incoming.held is not None:
+            incoming.held.close()
         endpoint, match = incoming.endpoint, incoming.match
         if code is not None:
             outcome = "failed" if code in _FAILURES else "refused"

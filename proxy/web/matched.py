@@ -13,6 +13,7 @@ from proxy.redactor.rules import Limits, Match, Verb
 from proxy.web import rewriting, writer
 from proxy.web.forwarding import Asked, answered, encode
 from proxy.web.ports import Exchange
+from proxy.web.room import Holding, Room
 from proxy.web.server import Incoming
 from proxy.web.upstream.port import LENGTH, NONE, Address, Call, Reply, Upstream, UpstreamFault
 
@@ -23,6 +24,19 @@ class Patience:
 
     body: float = 30.0  #: to send the whole body of a matched request
     write: float = 60.0  #: to take the next bytes of its answer
+    room: float = 5.0  #: to wait for room in memory
+
+
+class Rooms(NamedTuple):
+    """Room for what matched exchanges hold. Answers have their own: requests that are under way must be able to end."""
+
+    requests: Room
+    answers: Room
+
+    @classmethod
+    def of(cls, size: int, patience: Patience) -> "Rooms":
+        """Half of so many bytes for either."""
+        return cls(Room(size // 2, patience.room), Room(size // 2, patience.room))
 
 
 class Job(NamedTuple):
@@ -37,9 +51,10 @@ class Job(NamedTuple):
 class Matched:
     """Carries matched requests. Once the application was asked, the exchange is brought to its end whatever the caller does."""
 
-    def __init__(self, upstream: Upstream, patience: Patience) -> None:
+    def __init__(self, upstream: Upstream, patience: Patience, rooms: Rooms) -> None:
         self._upstream = upstream
         self._patience = patience
+        self._rooms = rooms
 
     async def carry(self, incoming: Incoming, job: Job, exchange: Exchange) -> None:
         """Redact, forward, settle, restore, answer. Raises ``VaultError`` where the caller gets an error instead."""
@@ -47,9 +62,11 @@ class Matched:
         endpoint = job.match.operation.endpoint
         body = job.body
         if body is None:
-            body = await read_whole(incoming, endpoint.limits, self._patience.body)
+            body = await read_whole(incoming, endpoint.limits, self._patience.body, self._rooms.requests)
         headers = tuple(asked.headers)
         plain, _ = coding.inflate(body, coding.field(headers, b"content-encoding"), endpoint.limits.inflated)
+        if plain is not body and incoming.held is not None:
+            incoming.held.add(len(plain))
         redacted = await exchange.outgoing(Request(incoming.head.method, incoming.target, headers, plain))
         has_body = bool(redacted.body) or asked.chunked or rewriting.declared_length(incoming.raw) is not None
         call = self._call(incoming, redacted, job, has_body)
@@ -91,16 +108,26 @@ class Matched:
             await exchange.settled(head.status, headers)
             await writer.stream(incoming, reply, self._patience.write)
             return
+        holding = Holding(self._rooms.answers)
         try:
-            raw = await collect(reply, limits.inflated)
-        except UpstreamFault:
-            await exchange.failed(True)
-            raise
-        if raw is None:
-            reply.abort()
-            await exchange.settled(head.status, headers)
-            raise VaultError(Code.ANSWER_TOO_LARGE, "The answer of the application is over the limit for restoring it.")
-        await self._restore(incoming, reply, exchange, (headers, raw, limits.inflated))
+            try:
+                raw = await collect(reply, limits.inflated, holding)
+            except UpstreamFault:
+                await exchange.failed(True)
+                raise
+            except VaultError:  # no room: the application has acted, and its answer goes unread
+                await exchange.settled(head.status, headers)
+                raise
+            if raw is None:
+                reply.abort()
+                await exchange.settled(head.status, headers)
+                raise VaultError(
+                    Code.ANSWER_TOO_LARGE, "The answer of the application is over the limit for restoring it."
+                )
+            await self._restore(incoming, reply, exchange, (headers, raw, limits.inflated))
+            await writer.taken(incoming, self._patience.write)
+        finally:
+            holding.close()
 
     async def _restore(
         self, incoming: Incoming, reply: Reply, exchange: Exchange, whole: tuple[RawHeaders, bytes, int]
@@ -137,17 +164,22 @@ class Matched:
         return coding.deflate(body, name), name.encode("ascii")
 
 
-async def read_whole(incoming: Incoming, limits: Limits, seconds: float) -> bytes:
-    """The whole body of a request. Raises ``VaultError``: TOO_LARGE, REQUEST_TIMEOUT, BAD_REQUEST."""
+async def read_whole(incoming: Incoming, limits: Limits, seconds: float, room: Room) -> bytes:
+    """The whole body of a request, held in ``room`` until ``incoming.held`` is closed.
+
+    Raises ``VaultError``: TOO_LARGE, REQUEST_TIMEOUT, BAD_REQUEST, OVERLOADED.
+    """
     payload = incoming.payload
     if (rewriting.declared_length(incoming.raw) or 0) > limits.body:
         raise _too_large(limits)
     try:
+        holding = incoming.held = Holding(room)
         if payload.is_eof():
             body = payload.read_nowait()
+            await holding.take(len(body))
         else:
             async with asyncio.timeout(seconds):
-                body = await _arriving(incoming, limits)
+                body = await _arriving(incoming, limits, holding)
     except TimeoutError:
         raise VaultError(Code.REQUEST_TIMEOUT, "The body of the request did not arrive in time.") from None
     except web.RequestPayloadError:
@@ -157,7 +189,7 @@ async def read_whole(incoming: Incoming, limits: Limits, seconds: float) -> byte
     return body
 
 
-async def _arriving(incoming: Incoming, limits: Limits) -> bytes:
+async def _arriving(incoming: Incoming, limits: Limits, holding: Holding) -> bytes:
     """A body that is still on its way, asked for if its caller waits for that."""
     payload = incoming.payload
     if incoming.minor and (header(incoming.raw, b"expect") or b"").lower() == b"100-continue":
@@ -167,6 +199,7 @@ async def _arriving(incoming: Incoming, limits: Limits) -> bytes:
         pieces.append(piece)
         if payload.total_bytes > limits.body:
             raise _too_large(limits)
+        await holding.take(len(piece))
     return b"".join(pieces)
 
 
@@ -174,15 +207,22 @@ def _too_large(limits: Limits) -> VaultError:
     return VaultError(Code.TOO_LARGE, f"The body is over the limit of {limits.body} bytes.")
 
 
-async def collect(reply: Reply, limit: int) -> bytes | None:
-    """The whole body of an answer, or ``None`` as soon as it is over the limit. Raises ``UpstreamFault``."""
-    if reply.head.length > limit and reply.framing is LENGTH:
+async def collect(reply: Reply, limit: int, holding: Holding) -> bytes | None:
+    """The whole body of an answer, or ``None`` as soon as it is over the limit.
+
+    Raises ``UpstreamFault``, or ``VaultError`` (OVERLOADED).
+    """
+    declared = reply.head.length if reply.framing is LENGTH else 0
+    if declared > limit:
         return None
+    await holding.take(declared)
     pieces = []
     size = 0
     while piece := await reply.read():
         size += len(piece)
         if size > limit:
             return None
+        if not declared:
+            await holding.take(len(piece))
         pieces.append(piece)
     return b"".join(pieces)

@@ -6,6 +6,7 @@ from proxy.redactor.rules import Endpoint
 from proxy.web.forwarding import authority
 from proxy.web.matched import read_whole
 from proxy.web.ports import Rules
+from proxy.web.room import Room
 from proxy.web.server import Incoming
 
 
@@ -18,13 +19,15 @@ def concerned(rules: Rules, incoming: Incoming) -> bool:
     return override.possible(types) and (match is not None or rules.overridable(_host(incoming), incoming.target))
 
 
-async def look(rules: Rules, incoming: Incoming, endpoint: Endpoint, seconds: float) -> tuple[Endpoint, bytes]:
+async def look(
+    rules: Rules, incoming: Incoming, endpoint: Endpoint, seconds: float, room: Room
+) -> tuple[Endpoint, bytes]:
     """Read the body and match again by the method that it names, if any. Raises ``VaultError``.
 
     Sets the match of the request; gives its endpoint, which a reload may have changed meanwhile, and the body as it came.
     """
     limits = endpoint.limits
-    body = await read_whole(incoming, limits, seconds)
+    body = await read_whole(incoming, limits, seconds, room)
     plain, _ = coding.inflate(body, coding.field(incoming.raw, b"content-encoding"), limits.inflated)
     method = override.named(incoming.head.headers.getall("Content-Type", ()), plain, limits.form_fields)
     if method is not None:

@@ -21,6 +21,9 @@ _TOLD_CALLERS: Final = {
     Code.NOT_WRITABLE: _VAULT,
 }
 
+#: When to try again, in seconds, after errors that pass by themselves.
+_RETRY: Final = {Code.OVERLOADED: b"Retry-After: 1\r\n"}
+
 _log = logs.logger("web")
 
 
@@ -59,6 +62,7 @@ def answer(status: int, error: VaultError, *, head: bool = False, close: bool = 
         b"HTTP/1.1 %d %b\r\n" % (status, reason(status).encode("ascii", "replace")),
         b"Content-Type: application/problem+json\r\nContent-Length: %d\r\nCache-Control: no-store\r\n" % len(body),
         ANSWER,
+        _RETRY.get(error.code, b""),
         b"Connection: close\r\n\r\n" if close else b"\r\n",
         b"" if head else body,
     ]

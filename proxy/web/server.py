@@ -26,6 +26,7 @@ from proxy.redactor.message import RawHeaders
 from proxy.redactor.rules import Endpoint, Match
 from proxy.telemetry import logs
 from proxy.web import own
+from proxy.web.room import Holding
 
 _log = logs.logger("web")
 
@@ -46,6 +47,7 @@ class Incoming:
         "connection",
         "endpoint",
         "head",
+        "held",
         "match",
         "minor",
         "payload",
@@ -68,6 +70,7 @@ class Incoming:
         self.started = perf_counter()  # the loop's own clock has steps of a millisecond
         self.endpoint: Endpoint | None = None  #: which the rules found
         self.match: Match | None = None
+        self.held: Holding | None = None  #: room that its body takes while it is held whole
         self.began = False  #: the head of the final answer is written
         self.status = 0
         self.size = 0  #: bytes of body written
@@ -99,6 +102,12 @@ class Incoming:
         if connection.writing_paused:
             async with asyncio.timeout(seconds):
                 await connection.drained()
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that were written for the caller and that it did not take yet, as far as the system tells."""
+        transport = self.connection.transport
+        return transport.get_write_buffer_size() if transport is not None else 0
 
     def cut(self) -> None:
         """End the connection so that the caller sees a broken answer, never a complete-looking one."""

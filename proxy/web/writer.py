@@ -10,6 +10,10 @@ from proxy.web.server import Incoming
 from proxy.web.upstream.chunks import frame
 from proxy.web.upstream.port import CHUNKED, CLOSE, NONE, TUNNEL, Head, Reply
 
+#: What a caller may leave untaken without being waited for, and the slowest that one is waited for, in bytes a second.
+_REST: Final = 64 * 1024
+_SLOWEST: Final = 8 * 1024
+
 #: Fields that frame or route a message mean nothing after it (RFC 9110 section 6.5.1).
 _NEVER_TRAILERS: Final = frozenset(
     {b"content-length", b"content-encoding", b"content-type", b"content-range", b"host", b"trailer"}
@@ -82,6 +86,21 @@ def whole(incoming: Incoming, reply: Reply, body: bytes) -> None:
     if reply.framing is CHUNKED and incoming.minor == 1:
         body = (frame(body) if body else b"") + _last(reply)
     incoming.write(start + body)
+
+
+async def taken(incoming: Incoming, patience: float) -> None:
+    """Return when the caller has taken what was written for it, but for a rest. Raises ``TimeoutError`` if it is too slow.
+
+    Nearly always that is at once. ``patience`` is the time in which a caller takes a part worth waiting for.
+    """
+    least = int(_SLOWEST * patience)
+    while (before := incoming.unsent) > _REST:
+        try:
+            await incoming.drained(patience)
+            return
+        except TimeoutError:
+            if incoming.unsent > before - least:
+                raise
 
 
 def restored(incoming: Incoming, head: Head, fields: list[Field], body: bytes) -> None:

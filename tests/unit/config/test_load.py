@@ -32,6 +32,7 @@ def test_without_file_and_variables_the_defaults_hold(elsewhere):
     assert settings.listen.insecure is False
     assert settings.pending.keep == 7 * 86_400_000
     assert (settings.log.level, settings.log.format) == ("info", "json")
+    assert settings.limits.held == 256 * 2**20
     assert (settings.upstream.connect, settings.upstream.total, settings.upstream.connections) == (5_000, 0, 256)
 
 

@@ -27,7 +27,7 @@ def test_the_table_and_the_settings_object_hold_the_same_names():
         ("listn.proxy", "did you mean listen.proxy?"),
         ("level", "did you mean log.level?"),
         ("listen.vault", "listen has proxy, admin, insecure"),
-        ("firewall", "there are country, data, keys, listen, log, pending, rules, store, upstream"),
+        ("firewall", "there are country, data, keys, limits, listen, log, pending, rules, store, upstream"),
     ],
 )
 def test_an_unknown_name_is_answered_with_what_was_probably_meant(written, sentence):

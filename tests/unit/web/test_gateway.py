@@ -128,7 +128,7 @@ class Settings:
 
 async def test_the_settings_become_limits_and_connections_are_counted():
     metrics = Metrics()
-    options = GatewayOptions.of(Settings(), metrics)
+    options = GatewayOptions.of(Settings(), 1 << 20, metrics)
     async with RawServer(says(OK)) as server:
         address = Address("http", "127.0.0.1", server.port)
         options.met("crm", address)

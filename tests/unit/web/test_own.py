@@ -34,6 +34,11 @@ def test_an_own_answer_says_who_answered_and_how_long_it_is(head, close):
     assert body == (b"" if head else whole)
 
 
+def test_what_passes_by_itself_says_when_to_try_again():
+    assert b"\r\nRetry-After: 1\r\n" in own.answer(503, VaultError(Code.OVERLOADED, "x"))
+    assert b"Retry-After" not in own.answer(503, VaultError(Code.VAULT_DOWN, "x"))
+
+
 def test_a_status_without_a_name_has_no_reason():
     assert own.reason(599) == ""
     assert own.answer(599, VaultError(Code.INTERNAL, "x")).startswith(b"HTTP/1.1 599 \r\n")

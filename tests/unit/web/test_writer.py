@@ -16,6 +16,7 @@ class Caller:
         self.minor, self.close, self.size, self.status = minor, close, 0, 0
         self.began = self.gone = False
         self.sent = b""
+        self.takes = [0]  #: what the caller has not taken yet, before and after each wait
         self.head = type("Head", (), {"method": method})
 
     def begin(self, status: int) -> None:
@@ -24,8 +25,14 @@ class Caller:
     def write(self, data: bytes) -> None:
         self.sent += data
 
+    @property
+    def unsent(self) -> int:
+        return self.takes[0]
+
     async def drained(self, _: float) -> None:
-        pass
+        self.takes = self.takes[1:] or [0]
+        if self.takes[0]:
+            raise TimeoutError
 
 
 def reply(head: bytes, framing: Framing, *pieces: bytes, done: bool = True) -> BufferedReply:
@@ -124,3 +131,19 @@ def test_whole_and_restored_answers():
         caller = Caller(minor, close)
         writer.restored(caller, made.head, [(b"A", b"1")], b"abc")
         assert caller.sent == b"HTTP/1.1 200 OK\r\nA: 1\r\n" + field + b"\r\nabc"
+
+
+@pytest.mark.parametrize("takes", [[0], [1000], [200_000, 0], [9_000_000, 8_000_000, 7_000_000, 0]])
+async def test_a_caller_that_takes_its_answer_is_waited_for(takes):
+    caller = Caller()
+    caller.takes = list(takes)
+    await writer.taken(caller, 60.0)  # type: ignore[arg-type]  # what the writer uses of it
+    assert caller.unsent in (0, 1000)
+
+
+@pytest.mark.parametrize("takes", [[200_000, 200_000, 0], [9_000_000, 8_000_000, 7_999_999, 0]])
+async def test_a_caller_that_takes_next_to_nothing_is_not(takes):
+    caller = Caller()
+    caller.takes = list(takes)
+    with pytest.raises(TimeoutError):
+        await writer.taken(caller, 60.0)  # type: ignore[arg-type]  # what the writer uses of it

@@ -1,0 +1,181 @@
+import asyncio
+import gzip
+import json
+import socket
+
+import pytest
+
+from proxy.errors import Code, VaultError
+from proxy.redactor.rules import Verb
+from proxy.web.matched import Patience
+from proxy.web.room import Holding, Room
+from tests.support.gateway import TOKEN, gateway
+from tests.support.rawclient import RawClient, get, post
+from tests.support.rawhttp import Wire
+from tests.support.rawserver import OK, RawServer, says
+
+
+def test_what_fits_is_held_and_given_back():
+    async def run() -> None:
+        room = Room(10, 0.0)
+        one, other = Holding(room), Holding(room)
+        await one.take(4)
+        await other.take(6)
+        assert (room.held, one.size, other.size) == (10, 4, 6)
+        one.close()
+        one.close()
+        assert room.held == 6
+        other.close()
+        assert room.held == 0
+
+    asyncio.run(run())
+
+
+async def test_one_alone_fits_whatever_its_size():
+    room = Room(10, 0.0)
+    one = Holding(room)
+    await one.take(8)
+    await one.take(80)
+    assert room.held == 88
+    with pytest.raises(VaultError) as caught:
+        await Holding(room).take(1)
+    assert caught.value.code is Code.OVERLOADED
+    one.close()
+    await Holding(room).take(50)
+
+
+async def test_those_who_wait_come_in_by_their_order():
+    room = Room(10, 60.0)
+    first = Holding(room)
+    await first.take(9)
+    entered: list[str] = []
+    holdings = {name: Holding(room) for name in "abc"}
+
+    async def enter(name: str, size: int) -> None:
+        await holdings[name].take(size)
+        entered.append(name)
+
+    tasks = [asyncio.create_task(enter("a", 8)), asyncio.create_task(enter("b", 1)), asyncio.create_task(enter("c", 1))]
+    await asyncio.sleep(0)
+    assert entered == []  # the small ones would fit, and stand behind the large one
+    await first.take(1)  # who is in already does not
+    first.close()
+    await asyncio.gather(*tasks)
+    assert entered == ["a", "b", "c"]
+    assert room.held == 10
+
+
+async def test_who_leaves_lets_the_next_one_in():
+    room = Room(10, 60.0)
+    first = Holding(room)
+    await first.take(5)
+    large, small = Holding(room), Holding(room)
+    waiting = asyncio.create_task(large.take(8))
+    await asyncio.sleep(0)
+    entering = asyncio.create_task(small.take(2))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await entering
+    assert (room.held, large.size, small.size) == (7, 0, 2)
+
+
+async def test_a_turn_that_comes_while_its_owner_leaves_is_given_back():
+    room = Room(10, 60.0)
+    first = Holding(room)
+    await first.take(10)
+    leaving = Holding(room)
+    waiting = asyncio.create_task(leaving.take(10))
+    await asyncio.sleep(0)
+    first.close()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert (room.held, leaving.size) == (0, 0)
+
+
+async def test_what_is_there_already_makes_others_wait():
+    room = Room(10, 0.0)
+    one = Holding(room)
+    one.add(30)
+    with pytest.raises(VaultError):
+        await Holding(room).take(1)
+    one.close()
+    assert room.held == 0
+
+
+# ---------------------------------------------------------------------- through the gateway
+
+NARROW = {"held": 40_000, "patience": Patience(room=0.1)}
+
+
+async def test_who_finds_no_room_for_a_request_is_told_so_and_nothing_is_sent():
+    gate = asyncio.Event()
+
+    async def waits(wire: Wire, server: RawServer) -> None:
+        while (await server.read(wire)).start:
+            await gate.wait()
+            await wire.send(OK)
+
+    async with (
+        RawServer(waits) as server,
+        gateway(server.url, options=NARROW) as (port, steered),
+        RawClient(port) as one,
+    ):
+        await one.send(post("/people/1", b"a" * 15_000))
+        await server.until(lambda: len(server.requests) == 1)
+        for body, fields in ((b"b" * 15_000, []), (gzip.compress(bytes(15_000)), ["Content-Encoding: gzip"])):
+            async with RawClient(port) as other:
+                if fields:  # what is small before it is inflated makes the next one wait
+                    await other.send(post("/people/2", body, *fields))
+                    await server.until(lambda: len(server.requests) == 2)
+                async with RawClient(port) as late:
+                    answer = await late.ask(post("/people/3", b"c" * 15_000))
+                    assert (answer.status, answer.all("Retry-After")) == (503, [b"1"])
+                    assert json.loads(answer.body)["code"] == "overloaded"
+                async with RawClient(port) as unmatched:
+                    await unmatched.send(post("/elsewhere", b"d" * 15_000))
+                    await server.until(lambda: server.requests[-1].start.startswith(b"POST /elsewhere"))
+        assert steered.exchange_.names.count("outgoing") == 2
+        gate.set()
+        assert (await one.answer("POST")).status == 200
+        async with RawClient(port) as again:
+            assert (await again.ask(post("/people/4", b"e" * 15_000))).status == 200
+
+
+async def test_what_was_written_is_settled_when_there_is_no_room_for_its_answer():
+    length = b"HTTP/1.1 201 Created\r\nContent-Length: 15000\r\n\r\n"
+    half = asyncio.Event()
+
+    async def drips(wire: Wire, server: RawServer) -> None:
+        while (await server.read(wire)).start:
+            await wire.send(length)
+            half.set()
+            if len(server.requests) > 1:
+                await wire.send(b"x" * 15_000)
+
+    async with RawServer(drips) as server, gateway(server.url, options=NARROW) as (port, steered):
+        steered.verb = Verb.CREATE
+        async with RawClient(port) as one, RawClient(port) as other:
+            await one.send(post("/people/1", b"{}"))
+            await half.wait()
+            assert (await other.ask(post("/people/2", b"{}"))).status == 503
+            assert steered.exchange_.names.count("settled") == 1
+            await server.wires[0].send(b"x" * 15_000)
+            assert (await one.answer("POST")).status == 201
+            assert (await other.ask(post("/people/3", b"{}"))).status == 201
+
+
+async def test_an_answer_keeps_its_room_until_its_caller_has_taken_it():
+    large = b"HTTP/1.1 200 OK\r\nContent-Length: 14000000\r\n\r\n" + bytes(14_000_000)
+    options = {"held": 40_000_000, "patience": Patience(room=0.05)}
+    async with RawServer(says(large)) as server, gateway(server.url, options=options) as (port, steered):
+        async with RawClient(port) as idle, RawClient(port) as other:
+            idle.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            idle.writer.transport.pause_reading()  # type: ignore[attr-defined]  # a transport of a socket can
+            await idle.send(get("/people/1") * 3)
+            await server.until(lambda: len(steered.exchange_.calls) == 2)
+            assert (await other.ask(get("/people/2"))).status == 503
+        await server.until(lambda: bool(steered.notes) and steered.notes[-1].status == 200)
+        async with RawClient(port) as again:
+            assert (await again.ask(get("/people/2"))).status == 200
+        assert len(server.requests) == 3  # what stood behind the answer that nobody took was never asked for
