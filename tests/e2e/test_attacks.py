@@ -55,9 +55,9 @@ async def test_a_type_that_is_missing_or_doubled(scene: Scene, fields: list[str]
     scene.nowhere()
 
 
-PACKED = gzip.compress(BODY)
+PACKED = gzip.compress(BODY, mtime=0)  # the time would differ between the workers of one run
 CODINGS = [
-    *(("GZIP", PACKED), ("gzip, gzip", gzip.compress(PACKED)), ("x-gzip", PACKED), ("identity, gzip", PACKED)),
+    *(("GZIP", PACKED), ("gzip, gzip", gzip.compress(PACKED, mtime=0)), ("x-gzip", PACKED), ("identity, gzip", PACKED)),
     *(
         ("gzip, identity", PACKED),
         ("snappy", BODY),

@@ -9,7 +9,7 @@ from proxy.errors import Code, VaultError
 from proxy.redactor.rules import Verb
 from proxy.web.matched import Patience
 from proxy.web.room import Holding, Room
-from tests.support.gateway import TOKEN, gateway
+from tests.support.gateway import gateway
 from tests.support.rawclient import RawClient, get, post
 from tests.support.rawhttp import Wire
 from tests.support.rawserver import OK, RawServer, says
