@@ -71,6 +71,14 @@ class Levels:
                 raise Unsuitable
         check(self.root)
         check(self.item)
+        #: The document is the selected object, and its members are the places: most rules are no more than that.
+        self._flat = (
+            self.root.objects
+            and not (self.root.names or self.root.each or self.root.indexes)
+            and self.item.leaf < 0
+            and all(child.leaf >= 0 for child in self.item.names.values())
+            and bool(self.item.names)
+        )
         self._escapes = escapes(
             step for path in (objects or (), *leaves, *anchored) for step in path if isinstance(step, str)
         )
@@ -83,9 +91,15 @@ class Levels:
         if not is_utf8(body):
             raise not_utf8()
         try:
-            return self._select(body, body, depth)
+            found = self._at_once(body) if self._flat else None
+            if found is None:
+                return self._select(body, body, depth)
         except (msgspec.DecodeError, RecursionError):
             pass
+        else:
+            if fits(body, depth):
+                return found
+            raise too_deep(depth)
         if body.find(b"\\u") < 0:
             raise Doubt
         # The decoder takes no half of a surrogate pair, not even in a value that nobody selects.
@@ -93,6 +107,31 @@ class Levels:
             return self._select(mended(body), body, depth)
         except (msgspec.DecodeError, RecursionError):
             raise Doubt from None
+
+    def _at_once(self, body: bytes) -> Found | None:
+        """What a run finds in the usual document of a flat selection; ``None`` where anything is out of the ordinary.
+
+        It is an object from its first byte to its last, without an escape, of members whose names were all seen before,
+        and the name of each selected one stands first before its value.
+        """
+        if not (body.startswith(b"{") and body.endswith(b"}")) or b"\\" in body:
+            return None
+        node = self.item
+        members = _MEMBERS.decode(body)
+        if len(body) * len(node.names) > _SEARCH * len(members) or not node.knows(members):
+            return None
+        base = _cast(_CHARS, _from_buffer(body))
+        leaves: list[Leaf] = []
+        for name, child in node.names.items():
+            value = members.get(name)
+            if value is None:
+                continue
+            at = _cast(_CHARS, _from_buffer(value)) - base
+            if not 0 <= at - child.width - body.find(child.needle) <= 1:
+                return None
+            leaves.append(_new(Leaf, (child.leaf, at, at + len(value))))
+        leaves.sort(key=_start)
+        return Found([_new(Located, (0, len(body), tuple(leaves)))], [])
 
     def _select(self, readable: bytes, body: bytes, depth: int) -> Found:
         """Select from a text that can be decoded, which is the body or differs from it in halves of surrogate pairs."""
@@ -257,7 +296,10 @@ class _Run:
             # At most one space lies between the colon and the value: then the name there can only be its own.
             if not distinct and not 0 <= at - child.width - self._body.find(child.needle, start, at) <= 1:
                 distinct = self._distinct(found, start, end, node)
-            self._value(child, value, at, at + len(value), leaves)
+            if child.leaf >= 0:
+                leaves.append(_new(Leaf, (child.leaf, at, at + len(value))))
+            else:
+                self._value(child, value, at, at + len(value), leaves)
 
     def _distinct(self, found: dict[str, msgspec.Raw], start: int, end: int, node: Node | None) -> bool:
         """See that no two members of an object have the same name, if it is a selected one; ``Ambiguous`` otherwise.

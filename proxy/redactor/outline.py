@@ -67,9 +67,14 @@ class Outline:
             selected.item = selected.item or _Node()
             for path in leaves:
                 _end(selected.item, path)
+        item = self._root.item
+        #: A document that is an object is a selected one, and its members are the places themselves: none can lie behind another.
+        self._flat = item is not None and not (self._root.end or self._root.goes_on or item.goes_on)
 
     def strayed(self, body: bytes) -> bool:
         """Whether a valid JSON document holds something else where a path to a protected place goes on."""
+        if self._flat and body.startswith(b"{"):
+            return False
         try:
             return _strayed([self._root], body.strip(_WHITE))
         except msgspec.DecodeError:  # half of a surrogate pair, somewhere

@@ -1,6 +1,6 @@
 """Reading a request: which values a rule names, where they stand, whose they are. Pure functions on bytes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -169,14 +169,18 @@ def _named(names: Mapping[str, str], name: str) -> str | None:
 
 def _from_found(plan: BodyPlan, found: Found, body: bytes) -> Body:
     result = Body(Media.JSON)
+    fields, id_leaf = plan.fields, plan.id_leaf
+    read = json_codec.reader(body)
     for located in found.objects:
         item = Item()
+        add = item.spots.append
         for leaf in located.leaves:
-            if leaf.name == plan.id_leaf:
+            name, start, end = leaf
+            if name == id_leaf:
                 item.id = _id(leaf, body)
                 result.hiding |= item.id is None and _is_container(leaf, body)
             else:
-                item.spots.append(_spot(plan.fields, leaf, body))
+                add(Spot(fields[name], start, end, read(body[start:end])))
         result.items.append(item)
     anchored: list[Spot] = []
     for leaf in found.anchored:
@@ -186,17 +190,13 @@ def _from_found(plan: BodyPlan, found: Found, body: bytes) -> Body:
                 result.ids.append(ident)
             result.hiding |= ident is None and _is_container(leaf, body)
         else:
-            anchored.append(_spot(plan.anchored, leaf, body))
+            anchored.append(Spot(plan.anchored[leaf.name], leaf.start, leaf.end, read(body[leaf.start : leaf.end])))
     if anchored:
         if len(result.items) == 1:
             result.items[0].spots.extend(anchored)
         else:
             result.items.append(Item(anchored))
     return result
-
-
-def _spot(fields: Sequence[str], leaf: Leaf, body: bytes) -> Spot:
-    return Spot(fields[leaf.name], leaf.start, leaf.end, json_codec.read(body[leaf.start : leaf.end]))
 
 
 def _id(leaf: Leaf, body: bytes) -> str | None:

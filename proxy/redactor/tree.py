@@ -81,6 +81,10 @@ class Node:
         """Every node one step on."""
         return [*self.names.values(), *self.indexes.values(), *([self.each] if self.each else [])]
 
+    def knows(self, found: Mapping[str, object]) -> bool:
+        """Whether every name was admitted before."""
+        return self._known.issuperset(found)
+
     def admit(self, found: Mapping[str, object]) -> None:
         """See that nobody takes another name for a selected one; ``Ambiguous`` otherwise."""
         if self._known.issuperset(found):

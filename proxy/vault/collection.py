@@ -81,6 +81,7 @@ class Collection:
         self.sealer = Sealer(keyset.aead(), around.environment, self.name)
         self._hash_key = keyset.hasher("key", self.name)
         self.shapes = recipe.shapes
+        self.declared = frozenset(recipe.shapes)  #: the names of all fields
         self.tokenizers: dict[str, Tokenizer] = {}
         self._token_hashers: dict[str, Hasher] = {}
         for name, shape in recipe.shapes.items():

@@ -17,6 +17,13 @@ class RecordLocks:
     def __len__(self) -> int:
         return len(self._held)
 
+    def take(self, name: bytes) -> bool:
+        """Hold one lock at once, if nobody holds it; ``release`` it as any other."""
+        if name in self._held:
+            return False
+        self._held[name] = None
+        return True
+
     async def acquire(self, names: Iterable[bytes]) -> tuple[bytes, ...]:
         """Hold the locks of all names; give the answer to ``release``.
 

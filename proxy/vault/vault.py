@@ -53,6 +53,11 @@ class Vault:
         """Try a settling again at the next upkeep: the application has answered, but the store could not be written."""
         self._late.append(settle)
 
+    @property
+    def behind(self) -> bool:
+        """Whether a settling waits for the store to be writable again."""
+        return bool(self._late)
+
     async def catch_up(self) -> None:
         """Settle now what waits for it: a write that comes after it must build on it, or be undone by it later.
 

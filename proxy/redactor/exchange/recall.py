@@ -29,25 +29,38 @@ class Recall:
     def __init__(self, collection: Collection, held: Sequence[Held]) -> None:
         self._collection = collection
         self._held = held
-        self._known = [_known(one) for one in held]
+        self._known: list[_Known] = []
         self._sealed: dict[str, Value] = {}
         self._owners: dict[str, int] = {}
-        sealed = [name for name, made in collection.tokenizers.items() if made.resolution is Resolution.SEALED]
+
+    def rows(self, items: Sequence[Item]) -> list[list[Value | None]]:
+        """For every place of every object the value of its token; ``None`` where it is not known here."""
+        held = self._held
+        if not held:
+            return [[None] * len(item.spots) for item in items]
+        if len(held) == len(items) == 1 and items[0].id is not None and items[0].id == held[0].key:
+            row = _own(held[0], items[0])
+            if row is not None:
+                return [row]
+        self._index()
+        keys = {one.key: index for index, one in enumerate(held) if one.key is not None}
+        return [self._row(item, self._owner(item, keys, len(items))) for item in items]
+
+    def _index(self) -> None:
+        """Make the tables by which any token of any record is found."""
+        if self._known:
+            return
+        self._known = [_known(one) for one in self._held]
+        sealed = [name for name, made in self._collection.tokenizers.items() if made.resolution is Resolution.SEALED]
         for index, known in enumerate(self._known):
             for name in sealed:
                 tokens = known.get(name, {})
                 self._sealed.update(tokens)
                 self._owners.update(dict.fromkeys(tokens, index))
 
-    def rows(self, items: Sequence[Item]) -> list[list[Value | None]]:
-        """For every place of every object the value of its token; ``None`` where it is not known here."""
-        if not self._held:
-            return [[None] * len(item.spots) for item in items]
-        keys = {held.key: index for index, held in enumerate(self._held) if held.key is not None}
-        return [self._row(item, self._owner(item, keys, len(items))) for item in items]
-
     def anywhere(self) -> dict[str, Value]:
         """Values by token text, for running text: only tokens that mean one thing and hardly stand there by chance."""
+        self._index()
         found: dict[str, Value] = {}
         doubtful: set[str] = set()
         telling = [
@@ -81,6 +94,26 @@ class Recall:
             text = spot.value.text if spot.value is not None else None
             row.append(None if text is None else known.get(spot.field, {}).get(text) or self._sealed.get(text))
         return row
+
+
+def _own(held: Held, item: Item) -> list[Value | None] | None:
+    """The values of an object that shows just what its record has now; ``None`` when any place shows something else."""
+    if held.content is None:
+        return None
+    fields = held.content.fields
+    row: list[Value | None] = []
+    for spot in item.spots:
+        if spot.value is None:
+            row.append(None)
+            continue
+        text = spot.value.text
+        for kept in fields.get(spot.field, ()):
+            if kept.token == text:
+                row.append(Value(kept.text, kept.json))
+                break
+        else:
+            return None
+    return row
 
 
 def _known(held: Held) -> _Known:

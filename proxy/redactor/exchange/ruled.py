@@ -164,11 +164,7 @@ class RuleExchange:
     async def _values(self, body: Body) -> list[list[Value | None]]:
         """The values of all tokens in the answer: those of this exchange from memory, others with one look-up."""
         own = self._recall().rows(body.items)
-        if all(
-            value is not None or spot.value is None
-            for item, row in zip(body.items, own, strict=True)
-            for spot, value in zip(item.spots, row, strict=True)
-        ):
+        if not any(None in row and _lacks(item, row) for item, row in zip(body.items, own, strict=True)):
             return own
         lone = self._lone() if len(body.items) == 1 else None
         shown = [Shown(item.id or lone, restore.places(item.spots)) for item in body.items]
@@ -269,6 +265,11 @@ class RuleExchange:
 _TELLING = 12
 
 _UNREADABLE = (Code.UNREADABLE_BODY, Code.AMBIGUOUS_JSON, Code.TOO_LARGE)
+
+
+def _lacks(item: Item, row: Sequence[Value | None]) -> bool:
+    """Whether some token of the object is still to be resolved."""
+    return any(value is None and spot.value is not None for spot, value in zip(item.spots, row, strict=True))
 
 
 def _count(cells: Mapping[str, Cell], items: Sequence[Item], values: Sequence[Sequence[Value | None]]) -> None:

@@ -41,7 +41,7 @@ async def _accept(writing: Writing, operation: Operation, headers: RawHeaders, b
         if nameless:
             await writing.accept(nameless)
     for held in writing.held:
-        if held.row is not None:
+        if held.row is not None and held.sid is not None:
             await writing.promote(held, _shown_for(held, writing, body))
 
 

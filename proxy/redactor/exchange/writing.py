@@ -40,13 +40,19 @@ class Writing:
     def tokens(self, index: int, item: Item) -> list[Value | None]:
         """What goes to the application in each place of the ``index``-th object; ``None`` leaves the place alone."""
         held = self.held[0] if self._shared else self.held[index]
+        given = held.given
         taken: dict[str, int] = {}
         tokens: list[Value | None] = []
         for spot in item.spots:
-            at = taken.get(spot.field, 0)
-            token = held.given[spot.field][at].stands_for if _carries(spot.value) else self._kept_token(held, spot, at)
+            name, value = spot.field, spot.value
+            at = taken.get(name, 0)
+            if value is not None and (value.text or value.json):
+                kept = given[name][at]
+                token: Value | None = Value(kept.token, kept.token_json)
+            else:
+                token = self._kept_token(held, spot, at)
             if token is not None:
-                taken[spot.field] = at + 1
+                taken[name] = at + 1
             tokens.append(token)
         return tokens
 
@@ -86,14 +92,16 @@ class Writing:
     def close(self) -> None:
         """Let the next writer of these records go on."""
         locks, self._locks = self._locks, ()
-        self._collection.state.locks.release(locks)
+        if locks:
+            self._collection.state.locks.release(locks)
 
     async def _stage(self, items: Sequence[Item], ids: Sequence[str]) -> None:
         collection = self._collection
         if self._operation.verb is Verb.DELETE:
             ids = ids or [item.id for item in items if item.id is not None]
             await self._lock(ids)
-            await self._vault.catch_up()
+            if self._vault.behind:
+                await self._vault.catch_up()
             self.held = await staging.stage_deletes(collection, ids)
             return
         drafts = [self._draft(item) for item in items]
@@ -102,7 +110,8 @@ class Writing:
             return
         keys = self._keys(items, ids)
         await self._lock(keys)
-        await self._vault.catch_up()
+        if self._vault.behind:
+            await self._vault.catch_up()
         self._shared = len(drafts) == 1 and len(keys) > 1
         if self._shared:
             self.held = await staging.stage_shared(collection, keys, drafts[0])
@@ -111,7 +120,12 @@ class Writing:
         self._refuse_own_tokens()
 
     async def _lock(self, keys: Sequence[str]) -> None:
-        self._locks = await self._collection.state.locks.acquire([self._collection.key_hash(key) for key in keys])
+        names = [self._collection.key_hash(key) for key in keys]
+        locks = self._collection.state.locks
+        if len(names) == 1 and locks.take(names[0]):
+            self._locks = (names[0],)
+        else:
+            self._locks = await locks.acquire(names)
 
     def _keys(self, items: Sequence[Item], ids: Sequence[str]) -> list[str]:
         """The ids of the records that an update changes: one for each object, or several for a single object."""
@@ -129,15 +143,20 @@ class Writing:
         fields: dict[str, list[Value]] = {}
         keep: set[str] = set()
         for spot in item.spots:
-            if spot.value is not None and _carries(spot.value):
-                fields.setdefault(spot.field, []).append(spot.value)
+            value = spot.value
+            if value is not None and (value.text or value.json):
+                if spot.field in fields:
+                    fields[spot.field].append(value)
+                else:
+                    fields[spot.field] = [value]
             elif _keeps(request.nulls, request.empty, spot.value):
                 keep.add(spot.field)
             else:
                 fields.setdefault(spot.field, [])
-        self._count_absent(item)
+        declared = self._collection.declared
+        if len(fields) < len(declared):
+            self._count_absent(item)
         given = {name: tuple(values) for name, values in fields.items() if values or name not in keep}
-        declared = frozenset(self._operation.entity.fields)
         return Draft(given, frozenset(keep), request.absent is Absent.ERASE, declared)
 
     def _count_absent(self, item: Item) -> None:
@@ -180,11 +199,6 @@ class Writing:
                 raise
             self._collection.observe("late")
             self._vault.later(settle)
-
-
-def _carries(value: Value | None) -> bool:
-    """Whether there is anything to protect: null and the empty text are not values of a person."""
-    return value is not None and (value.text != "" or value.json)
 
 
 def _keeps(nulls: Nulls, empty: Empty, value: Value | None) -> bool:
