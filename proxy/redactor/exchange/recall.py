@@ -38,10 +38,8 @@ class Recall:
         held = self._held
         if not held:
             return [[None] * len(item.spots) for item in items]
-        if len(held) == len(items) == 1 and items[0].id is not None and items[0].id == held[0].key:
-            row = _own(held[0], items[0])
-            if row is not None:
-                return [row]
+        if len(held) == len(items) == 1 and (row := _own(held[0], items[0])) is not None:
+            return [row]
         self._index()
         keys = {one.key: index for index, one in enumerate(held) if one.key is not None}
         return [self._row(item, self._owner(item, keys, len(items))) for item in items]
@@ -97,8 +95,8 @@ class Recall:
 
 
 def _own(held: Held, item: Item) -> list[Value | None] | None:
-    """The values of an object that shows just what its record has now; ``None`` when any place shows something else."""
-    if held.content is None:
+    """The values of the only object, if it may be the only record and shows just what that has now; else ``None``."""
+    if held.content is None or (item.id is not None and held.key is not None and item.id != held.key):
         return None
     fields = held.content.fields
     row: list[Value | None] = []
