@@ -5,7 +5,7 @@ from typing import Any
 
 from proxy.model.path import Path, spell
 from proxy.redactor.routing import Router
-from proxy.redactor.rules import BodyPlace, Endpoint, FieldRule, IdPlace, Operation, RuleSet, Source
+from proxy.redactor.rules import BodyPlace, Condition, Endpoint, FieldRule, IdPlace, Operation, RuleSet, Source
 
 _EVERY_SUCCESS = frozenset(range(200, 300))
 
@@ -118,7 +118,11 @@ def _request(operation: Operation) -> dict[str, Any]:
 
 def _response(operation: Operation) -> dict[str, Any]:
     rule = operation.response
-    return {"body": _body(rule.body), "id": _id(rule.id, rule.body), "success": _statuses(rule.success)}
+    return {
+        "body": _body(rule.body),
+        "id": _id(rule.id, rule.body),
+        "success": [*_statuses(rule.success), *map(_condition, rule.conditions)],
+    }
 
 
 def _body(body: BodyPlace | None) -> dict[str, Any] | None:
@@ -140,6 +144,13 @@ def _id(place: IdPlace | None, body: BodyPlace | None) -> str | None:
         return f"{place.source} {place.name}"
     start: Path = () if place.absolute or body is None else body.objects or ()
     return spell(start + place.path)
+
+
+def _condition(condition: Condition) -> str:
+    """One condition in words: ``302 to /contacts/{id}``, ``200 with a text``."""
+    to = [f"to {' or '.join(template.text for template in condition.locations)}"] if condition.locations else []
+    text = [f'with the text "{condition.text}"'] if condition.text else []
+    return " ".join([" or ".join(map(str, sorted(condition.statuses))), *to, *text])
 
 
 def _statuses(success: frozenset[int]) -> list[str]:

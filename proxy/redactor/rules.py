@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from proxy.model.path import Path
 from proxy.model.schema import Schema
+from proxy.redactor.template import Template
 from proxy.tokenization.base import Shape
 
 
@@ -143,12 +144,22 @@ class RequestRule:
 
 
 @dataclass(frozen=True, slots=True)
+class Condition:
+    """Statuses that mean "the application took it" when ``Location`` leads to such a path and the body holds this text."""
+
+    statuses: frozenset[int]
+    locations: tuple[Template, ...] = ()  #: empty: wherever it leads
+    text: str = ""  #: letter for letter; empty: whatever it holds
+
+
+@dataclass(frozen=True, slots=True)
 class ResponseRule:
     """The answer side of an operation; ``body`` is ``None`` where nothing is restored in it."""
 
     body: BodyPlace | None
     id: IdPlace | None
     success: frozenset[int]  #: statuses that mean "the application took it"
+    conditions: tuple[Condition, ...] = ()  #: and those that mean it on a condition
 
 
 @dataclass(frozen=True, slots=True)

@@ -346,6 +346,39 @@ async def test_an_editor_deletes_a_person_and_the_vault_is_empty(admin):
     assert admin.leaked() == {}
 
 
+async def test_an_expired_session_changes_and_deletes_nothing_in_the_vault(admin):
+    place = await added(admin)
+    form = {**(await page(admin, place)).fields, "note": "Zorbina moved."}
+    gone = (await page(admin, place.replace("change", "delete"))).fields
+    with closing(sqlite3.connect(admin.site.folder / "db.sqlite3")) as base, base:
+        base.execute("DELETE FROM django_session")
+    for path, data in ((place, form), (place.replace("change", "delete"), gone)):
+        reply = await admin.client("POST", path, data=data)
+        assert (reply.status, reply.location.partition("?")[0]) == (302, "/admin/login/")
+    assert admin.kept[:3] == (1, 0, 2), "both are in doubt, nothing is lost"
+    login = Page((await admin.client("GET", "/admin/login/")).text).fields
+    assert (await admin.client("POST", "/admin/login/", data={**login, **LOGIN})).status == 302
+    assert (await record(admin, place))["note"] == ANN["note"]
+    assert admin.kept[:3] == (1, 0, 0), "what Django shows settles both"
+    assert admin.leaked() == {}
+
+
+async def test_a_pop_up_that_closes_has_saved(admin):
+    reply = await submitted(admin, f"{ADD}?_popup=1", SAVE, **ANN)
+    assert (reply.status, "popup_response" in reply.text) == (200, True)
+    assert admin.kept[:3] == (1, 0, 0)
+    (row,) = admin.stored()
+    place = f"{LIST}{row['id']}/change/"
+    assert await record(admin, place) == {**ANN, "id": row["id"], "vip": False}
+    again = await submitted(admin, f"{place}?_popup=1", SAVE, phone="", vip="on")
+    assert (again.status, shown(Page(again.text))["name"]) == (200, ANN["name"]), "a pop-up with mistakes stays open"
+    assert (await record(admin, place))["phone"] == ANN["phone"]
+    await submitted(admin, f"{place}?_popup=1", SAVE, note="Zorbina moved.")
+    assert (await record(admin, place))["note"] == "Zorbina moved."
+    assert admin.kept[:3] == (1, 0, 0)
+    assert admin.leaked() == {}
+
+
 async def test_a_plain_save_tells_no_id_so_the_record_waits_for_an_answer_that_does(admin):
     reply = await submitted(admin, ADD, SAVE, **ANN)
     assert (reply.status, reply.location) == (302, LIST)

@@ -20,6 +20,7 @@ from proxy.redactor.redact import Body, Item, Spot, query_spots, read_body, read
 from proxy.redactor.restore import Surroundings
 from proxy.redactor.rules import Match, Verb
 from proxy.redactor.splice import splice
+from proxy.redactor.success import Outcome, outcome
 from proxy.redactor.words import Words
 from proxy.telemetry.metrics import Cell
 from proxy.tokenization.base import Resolution
@@ -98,15 +99,18 @@ class RuleExchange:
         """Whether the answer must be read whole, because tokens or ids may stand in its body."""
         if status in _BODILESS or status < 200 or header(headers, b"content-length") == b"0":
             return False
+        outcome = self._outcome(status, headers, None)
         kind = restore.surroundings(headers)
-        if self._took(status):
+        if outcome is Outcome.UNREAD:
+            return True
+        if outcome is Outcome.TAKEN:
             return self._plan.response is not None and kind in (Surroundings.JSON, Surroundings.FORM)
         return self._operation.endpoint.on_error.upstream_not_2xx == "scan" and kind is not None
 
     async def settled(self, status: int, headers: RawHeaders) -> None:
         """The answer is passed on as it comes: settle by its status and headers alone."""
         try:
-            await self._settle(status, headers, None)
+            await self._settle(self._outcome(status, headers, None), status, headers, None)
         finally:
             self._close()
 
@@ -125,25 +129,27 @@ class RuleExchange:
     async def incoming(self, answer: Answer) -> Answer:
         """The answer as the caller may see it, after the vault has settled what it decides."""
         try:
-            if self._took(answer.status):
+            outcome = self._outcome(answer.status, answer.headers, answer.body)
+            if outcome is Outcome.TAKEN:
                 return await self._restore(answer)
-            await self._settle(answer.status, answer.headers, None)
+            await self._settle(outcome, answer.status, answer.headers, None)
             return await self._scan(answer)
         finally:
             self._close()
 
     async def _restore(self, answer: Answer) -> Answer:
         body = self._read_answer(answer)
+        taken = Outcome.TAKEN
         if body is None:
-            await self._settle(answer.status, answer.headers, None)
+            await self._settle(taken, answer.status, answer.headers, None)
             return answer
         if self._operation.verb is Verb.DELETE:
             try:
                 restored = await self._values(body)
             finally:
-                await self._settle(answer.status, answer.headers, body)
+                await self._settle(taken, answer.status, answer.headers, body)
         else:
-            await self._settle(answer.status, answer.headers, body)
+            await self._settle(taken, answer.status, answer.headers, body)
             restored = await self._values(body)
         _count(self._joined.restored, body.items, restored)
         return answer._replace(body=splice(answer.body, restore.edits(body, restored)))
@@ -246,13 +252,13 @@ class RuleExchange:
 
     # ------------------------------------------------------------------ settling
 
-    def _took(self, status: int) -> bool:
-        return status in self._operation.response.success
+    def _outcome(self, status: int, headers: RawHeaders, body: bytes | None) -> Outcome:
+        return outcome(self._operation.response, self._request.target if self._request else b"", status, headers, body)
 
-    async def _settle(self, status: int, headers: RawHeaders, body: Body | None) -> None:
+    async def _settle(self, outcome: Outcome, status: int, headers: RawHeaders, body: Body | None) -> None:
         """What the application's answer means for what was staged, or for a delete that was in doubt."""
         if self._writing is not None:
-            await settle(self._writing, self._operation, status, headers, body)
+            await settle(self._writing, self._operation, outcome, headers, body)
         elif status in _GONE and self._ids:
             await self._decided(reconcile_gone(self._collection, self._ids, self._began))
 

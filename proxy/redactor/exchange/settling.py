@@ -7,21 +7,23 @@ from proxy.redactor.exchange.writing import Writing
 from proxy.redactor.message import RawHeaders
 from proxy.redactor.redact import Body
 from proxy.redactor.rules import Operation, Source, Verb
+from proxy.redactor.success import Outcome
 from proxy.vault.staging import Held
 
 
-async def settle(writing: Writing, operation: Operation, status: int, headers: RawHeaders, body: Body | None) -> None:
+async def settle(
+    writing: Writing, operation: Operation, outcome: Outcome, headers: RawHeaders, body: Body | None
+) -> None:
     """Bring what the exchange holds to its end; ``body`` is ``None`` where the answer was not read."""
-    took = status in operation.response.success
+    took = outcome is Outcome.TAKEN
     if operation.verb is Verb.DELETE and operation.id is None and took and body is not None:
         await writing.remove_named([item.id for item in body.items if item.id is not None] or body.ids)
     if not writing.held:
         return
-    if not took:
-        if status >= 500 or 300 <= status < 400:
-            await writing.doubt(writing.held, answered=True)
-        else:
-            await writing.drop()
+    if outcome is Outcome.REFUSED:
+        await writing.drop()
+    elif not took:
+        await writing.doubt(writing.held, answered=True)
     elif operation.verb is Verb.DELETE:
         await writing.remove()
     else:

@@ -7,7 +7,15 @@ together with others is checked in ``entities``, ``operations`` and ``checks``.
 from collections.abc import Iterator
 
 from proxy.redactor.load.forms import Anything, Block, Either, Form, Key, ListOf, MapOf, Text, Whole, Word
-from proxy.redactor.load.phrases import parse_host, parse_id, parse_match, parse_prefix, parse_selector, parse_upstream
+from proxy.redactor.load.phrases import (
+    parse_host,
+    parse_id,
+    parse_location,
+    parse_match,
+    parse_prefix,
+    parse_selector,
+    parse_upstream,
+)
 from proxy.redactor.load.units import Duration, Size, Status
 from proxy.tokenization import KINDS, PERSISTENT, SHAPES, SYNONYMS
 
@@ -139,6 +147,18 @@ REQUEST = Block(
     later=("patch", "own_mask", "values", "split", "json"),
 )  # fmt: skip
 
+_SUCCESS = Status(200, 399)
+_LOCATION = Text("path", "a path such as /contacts/{id}", r"(?s).+", parse_location)
+CONDITION = Block(
+    "condition",
+    "Statuses that mean the application took it, if the answer is as this says. A redirect that leads elsewhere leaves the request in doubt.",
+    (
+        Key("status", ListOf(_SUCCESS, single=True), "the statuses that the condition is about", required=True),
+        Key("location", ListOf(_LOCATION, single=True), "the paths that a redirect may lead to: `/contacts/{id}`, `/contacts/`; `{rest*}` takes slashes", "anywhere"),
+        Key("text", Text("text", "a text that the body must hold", r".+"), "what the body must hold, letter for letter", "anything"),
+    ),
+)  # fmt: skip
+
 RESPONSE = Block(
     "response",
     "Where tokens are turned back in the answer, where it carries the record's id, and what counts as success.",
@@ -148,7 +168,7 @@ RESPONSE = Block(
         _MEMBERS,
         _ELSEWHERE,
         Key("id", _ID, "where the answer carries the id: from the object, or `header Location /contacts/{id}`", "`$.id` after a create"),
-        Key("success", ListOf(Status(200, 399), single=True), "statuses that mean the application took it", "200 to 299, for forms also 302 and 303"),
+        Key("success", ListOf(Either(_SUCCESS, CONDITION), single=True), "statuses that mean the application took it, each alone or on a condition", "200 to 299, for forms also 302 and 303"),
     ),
     later=("carriers", "values", "split", "json"),
 )  # fmt: skip

@@ -63,11 +63,13 @@ def _default(section: Section, verb: Verb, template: Template, faults: Faults) -
     return None
 
 
-def response_id(section: Section, verb: Verb, request: BodyPlace | None, faults: Faults) -> IdPlace | None:
-    """Where the answer carries the id; ``None`` where it carries none."""
+def response_id(
+    section: Section, verb: Verb, request: BodyPlace | None, faults: Faults, success: frozenset[int]
+) -> IdPlace | None:
+    """Where the answer carries the id; ``None`` where it carries none. ``success``: the statuses that may mean it."""
     response: Section | None = section.value("response")
     if response is None or "id" not in response:
-        return _created(section, request, faults) if verb is Verb.CREATE else None
+        return _created(section, request, faults, success) if verb is Verb.CREATE else None
     place: IdPlace | None = response.value("id")
     if place is None:
         return None
@@ -81,11 +83,9 @@ def response_id(section: Section, verb: Verb, request: BodyPlace | None, faults:
     return replace(place, absolute=bare and place.source is Source.BODY)
 
 
-def _created(section: Section, request: BodyPlace | None, faults: Faults) -> IdPlace | None:
+def _created(section: Section, request: BodyPlace | None, faults: Faults, success: frozenset[int]) -> IdPlace | None:
     """``$.id`` of the answer, unless a form or a redirect says that the answer will not be an object."""
-    response: Section | None = section.value("response")
-    success = [item.value for item in response.value("success", []) if item.value] if response is not None else []
-    redirects = bool(success) and all(status >= 300 for status in success)
+    redirects = all(status >= 300 for status in success)
     if redirects or (request is not None and request.form):
         faults.add(
             section.key("create"),

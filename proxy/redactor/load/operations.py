@@ -9,6 +9,7 @@ from proxy.redactor.load.entities import Draft, needs_record
 from proxy.redactor.load.faults import Faults, did_you_mean
 from proxy.redactor.load.forms import Item, Section
 from proxy.redactor.load.ids import is_single, request_id, response_id
+from proxy.redactor.load.outcomes import check_named, compile_success, statuses
 from proxy.redactor.load.overlaps import overlap, selects_many
 from proxy.redactor.load.phrases import Matched
 from proxy.redactor.rules import (
@@ -128,10 +129,12 @@ def _response(
     default = verb is not Verb.DELETE or (is_single(place) and not (inner is not None and "id" in inner))
     stated = inner is not None and any(key in inner for key in PLACES)
     body = compile_body(inner, entity, default=default or stated, faults=faults)
-    given = [] if inner is None else [item.value for item in inner.value("success", []) if item.value is not None]
     form = sent is not None and bool(sent.form)
-    success = frozenset(given) if given else _SUCCESS | ({302, 303} if form else frozenset())
-    return ResponseRule(body, response_id(section, verb, sent, faults), success)
+    success = compile_success(inner, _SUCCESS | ({302, 303} if form else frozenset()), faults)
+    named = response_id(section, verb, sent, faults, statuses(success))
+    if inner is not None:
+        check_named(inner, named, success, faults)
+    return ResponseRule(body, named, *success)
 
 
 def _check_same(operation: Operation, section: Section, faults: Faults) -> None:

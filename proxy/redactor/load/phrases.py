@@ -72,6 +72,13 @@ def parse_selector(text: str) -> Path:
     return parse(text)
 
 
+def parse_location(text: str) -> Template:
+    """The path that a redirect leads to, with placeholders for what may stand there."""
+    if "://" in text or text.startswith("//"):
+        raise ValueError("write the path alone, without scheme and host: /contacts/{id}")
+    return parse_template(text)
+
+
 def parse_prefix(text: str) -> str:
     """A literal path prefix, without a slash at its end."""
     template = parse_template(text)

@@ -65,6 +65,13 @@ def test_forms_and_redirects_show():
     assert rule["response"]["success"] == ["200-299", "302", "303"]
 
 
+def test_conditions_of_success_show():
+    text = '{match: "PUT /n/{id}", update: note, response: {success: [204, {status: [302, 303], location: [/n, "/n/{id}"]}, {status: 200, text: ok}]}}'
+    endpoint, operation = explain.find(rules_of(text), "PUT", "/n/1")
+    shown = explain.as_data(endpoint, operation)["operation"]["response"]["success"]
+    assert shown == ["204", "302 or 303 to /n or /n/{id}", '200 with the text "ok"']
+
+
 def test_a_template_as_the_rule_writes_it_finds_the_rule():
     assert data("PATCH", "/contacts/{id}") == data("PATCH", "/contacts/17")
 

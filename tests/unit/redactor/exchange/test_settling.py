@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.exchanges import JSON, USUAL, Desk, desk
+from tests.support.exchanges import FORM, JSON, USUAL, Desk, desk
 
 ANN = {
     "name": "Ann Wexlomere",
@@ -92,6 +92,75 @@ async def test_a_delete_in_doubt_is_over_when_the_record_is_not_found():
     await (await one.send("GET /p/1")).answer(404, {"error": "no"})
     assert await one.counts() == (0, 0, 0)
     assert one.events["reconciled"] == 1
+
+
+# ---------------------------------------------------------------------- success on a condition
+
+HTML = ((b"Content-Type", b"text/html; charset=utf-8"),)
+SAVED = '{status: 302, location: ["/p/{id}/edit", /p]}'
+CLOSING = '{status: 200, text: "<script id=closing"}'
+
+
+async def form_desk() -> tuple[Desk, dict[str, Any]]:
+    """A site of forms: saved by a redirect to the record or the list, or by a page that closes a pop-up."""
+    answer = f"success: [{SAVED}, {CLOSING}]"
+    one = await desk(
+        '{match: POST /p/new, create: p, request: {form: {name: name}}, response: {id: "header Location /p/{id}/edit", '
+        + answer
+        + "}}",
+        f'{{match: "POST /p/{{id}}/edit", update: p, request: {{form: {{name: name}}}}, response: {{{answer}}}}}',
+        f'{{match: "POST /p/{{id}}/delete", delete: p, response: {{{answer}}}}}',
+        '{match: "GET /p/{id}", read: p}',
+    )
+    call = await one.send("POST /p/new", b"name=Ann", FORM)
+    await call.answer(302, b"", ((b"Location", b"/p/1/edit"),))
+    assert await one.counts() == (1, 0, 0)
+    one.events.clear()
+    return one, call.form
+
+
+@pytest.mark.parametrize("form", ["new", "1/edit", "1/delete"])
+@pytest.mark.parametrize(
+    ("location", "taken"),
+    [("/p", True), ("/p/2/edit", True), ("https://app.example/p/2/edit?saved=1", True), ("/login?next=/p", False), ("/", False)],
+)  # fmt: skip
+async def test_a_redirect_counts_only_where_it_leads_as_the_rule_says(form, location, taken):
+    one, stored = await form_desk()
+    call = await one.send(f"POST /p/{form}", b"" if "delete" in form else b"name=Bo", FORM)
+    await call.answer(302, b"", ((b"Location", location.encode()),))
+    assert one.events["in_doubt"] == (0 if taken else 1)
+    if taken:
+        assert (await one.counts())[1:] == (0, 0)
+    else:
+        assert await one.shown(stored) == {"name": "Ann"}, "what the application may not have done is not done here"
+    assert one.idle
+
+
+@pytest.mark.parametrize("form", ["new", "1/edit", "1/delete"])
+async def test_a_page_counts_only_when_it_holds_what_the_rule_says(form):
+    one, stored = await form_desk()
+    body = b"" if "delete" in form else b"name=Bo"
+    again = await one.send(f"POST /p/{form}", body, FORM)
+    await again.answer(200, b"<form>try again &lt;script id=closing</form>", HTML)
+    assert one.events["dropped"] == 1
+    assert await one.counts() == (1, 0, 0)
+    assert await one.shown(stored) == {"name": "Ann"}
+    closing = await one.send(f"POST /p/{form}", body, FORM)
+    await closing.answer(200, b'<script id=closing data="1"></script>', HTML)
+    assert await one.counts() == {"new": (2, 0, 0), "1/edit": (1, 0, 0), "1/delete": (0, 0, 0)}[form]
+    if form != "1/delete":
+        assert await one.shown(closing.form) == {"name": "Bo"}
+    assert one.idle
+
+
+async def test_a_page_that_was_not_read_leaves_the_request_in_doubt():
+    one, _ = await form_desk()
+    call = await one.send("POST /p/1/edit", b"name=Bo", FORM)
+    assert call.exchange.wants(200, HTML)
+    await call.exchange.settled(200, HTML)  # over a limit, or in a coding that cannot be undone
+    assert one.events["in_doubt"] == 1
+    assert await one.shown(call.form) == {"name": "Bo"}
+    assert one.idle
 
 
 # ---------------------------------------------------------------------- which record is which
