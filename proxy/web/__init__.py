@@ -3,8 +3,10 @@
 Why it exists: whatever no rule names must pass as if the proxy were not there, and whatever a rule names must be read
 whole, rewritten, and forwarded by no other way. Both need the bytes of HTTP under our own control.
 
-aiohttp's server reads requests (``server``). What its answer objects would change on the way (spelling and order of fields,
-interim answers, trailers, upgrades) is written to the transport by ``writer`` instead. ``gateway`` asks the rules once per
+aiohttp's server keeps the connections of callers (``server``). What its parser would lose or refuse (trailers, methods of
+one's own, fields that stand twice) is read by ``request_reader``, ``request_head`` and ``body`` instead; what its answer
+objects would change (spelling and order of fields, interim answers, upgrades) is written to the transport by ``writer``.
+``fields`` knows what each field name means to a proxy. ``gateway`` asks the rules once per
 request, and by ``overriding`` once more where a body may name another method; ``passing`` streams what no rule names,
 ``matched`` reads whole what one names, ``relay`` carries other protocols.
 ``forwarding`` holds the header rules of both directions. ``upstream`` is the way to the application, behind a port of its own.

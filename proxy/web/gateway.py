@@ -16,6 +16,7 @@ from proxy.web.forwarding import asked, authority
 from proxy.web.matched import Job, Matched, Patience, Rooms
 from proxy.web.passing import Passing
 from proxy.web.ports import Journal, Rules, Seen
+from proxy.web.request_head import Heads
 from proxy.web.server import CallerServer, Incoming
 from proxy.web.upstream.client import HttpUpstream
 from proxy.web.upstream.limits import Limits as UpstreamLimits
@@ -27,16 +28,6 @@ _DENY, _REPORT = Unmatched.DENY, Unmatched.REPORT
 
 #: Faults of the application; all others are refusals of the proxy.
 _FAILURES = frozenset({Code.UPSTREAM_UNREACHABLE, Code.UPSTREAM_TIMEOUT, Code.UPSTREAM_BROKEN, Code.ANSWER_TOO_LARGE})
-
-
-@dataclass(frozen=True, slots=True)
-class Heads:
-    """Bounds on the heads of requests, in bytes and fields, and how long a connection may wait for the next one."""
-
-    line: int = 16384
-    value: int = 16384
-    fields: int = 128
-    keep: float = 75.0  #: seconds until a whole head must have come, also on a kept connection
 
 
 class UpstreamSettings(Protocol):
@@ -103,7 +94,7 @@ class Gateway:
     """One per process: ``server`` makes the protocol of each caller's connection."""
 
     def __init__(self, rules: Rules, journal: Journal, options: GatewayOptions) -> None:
-        heads, upstream = options.heads, options.upstream
+        upstream = options.upstream
         self._rules = rules
         self._journal = journal
         self._passing = Passing(upstream, options.patience.write)
@@ -116,11 +107,8 @@ class Gateway:
         self._draining = False
         self.server = CallerServer(
             self.handle,
+            options.heads,
             self._unreadable,
-            max_line_size=heads.line,
-            max_field_size=heads.value,
-            max_headers=heads.fields,
-            keepalive_timeout=heads.keep,
         )
 
     async def handle(self, incoming: Incoming) -> None:
@@ -128,10 +116,10 @@ class Gateway:
         if self._draining:
             incoming.close = True
         try:
-            fields = asked(incoming.raw, incoming.minor)
+            fields = asked(incoming.head)
             endpoint = self._route(incoming)
             body = None
-            if incoming.head.method == "POST" and overriding.concerned(self._rules, incoming):
+            if incoming.head.method.upper() == "POST" and overriding.concerned(self._rules, incoming):
                 room = self._rooms.requests
                 endpoint, body = await overriding.look(self._rules, incoming, endpoint, self._patience.body, room)
             match = incoming.match
@@ -164,11 +152,9 @@ class Gateway:
         """Which endpoint and operation the request belongs to. Raises ``VaultError``."""
         head = incoming.head
         method = head.method
-        if incoming.minor < 0:
-            raise VaultError(Code.BAD_REQUEST, "The version of HTTP is neither 1.0 nor 1.1.")
         if method == "CONNECT":
             raise VaultError(Code.BAD_REQUEST, "CONNECT is for forward proxies; this one stands before an application.")
-        host = authority(incoming.target, head.headers.get("Host"))
+        host = authority(incoming.target, head.host)
         endpoint, incoming.match = self._rules.match(method, host, incoming.target, incoming.raw)
         incoming.endpoint = endpoint
         return endpoint

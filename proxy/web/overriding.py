@@ -15,7 +15,7 @@ def concerned(rules: Rules, incoming: Incoming) -> bool:
     match = incoming.match
     if match is not None and not rules.contested(match, incoming.target):
         return False
-    types = incoming.head.headers.getall("Content-Type", ())
+    types = incoming.head.values(b"content-type")
     return override.possible(types) and (match is not None or rules.overridable(_host(incoming), incoming.target))
 
 
@@ -29,7 +29,7 @@ async def look(
     limits = endpoint.limits
     body = await read_whole(incoming, limits, seconds, room)
     plain, _ = coding.inflate(body, coding.field(incoming.raw, b"content-encoding"), limits.inflated)
-    method = override.named(incoming.head.headers.getall("Content-Type", ()), plain, limits.form_fields)
+    method = override.named(incoming.head.values(b"content-type"), plain, limits.form_fields)
     if method is not None:
         head = (incoming.head.method, _host(incoming), incoming.target, incoming.raw)
         endpoint, incoming.match = rules.match(*head, method)
@@ -38,4 +38,4 @@ async def look(
 
 
 def _host(incoming: Incoming) -> str:
-    return authority(incoming.target, incoming.head.headers.get("Host"))
+    return authority(incoming.target, incoming.head.host)

@@ -1,13 +1,14 @@
 """What no rule names: request and answer streamed through, byte for byte, as if the proxy were not there."""
 
 from collections.abc import AsyncIterator
+from functools import partial
 
 from aiohttp.web_protocol import RequestPayloadError
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.message import RawHeaders
 from proxy.web import relay, writer
-from proxy.web.forwarding import Asked, encode
+from proxy.web.forwarding import Asked, encode, trailing
 from proxy.web.server import Incoming
 from proxy.web.upstream.port import TUNNEL, Address, Call, Upstream, UpstreamFault
 
@@ -37,6 +38,7 @@ class Passing:
             asked.chunked,
             asked.upgrade,
             interim,
+            trailers=partial(trailers_of, incoming) if asked.chunked else None,
         )
         try:
             reply = await self._upstream.send(call)
@@ -63,11 +65,12 @@ class Passing:
 
 
 def head_of(incoming: Incoming, asked: Asked, address: Address) -> bytes:
-    """The head of the request for the application."""
-    fields = encode(asked.headers)
-    if not incoming.minor and not any(name.lower() == b"host" for name, _ in asked.headers):
+    """The head of the request for the application: the very bytes of the caller where no field concerns its connection."""
+    head = incoming.head
+    fields = head.block if asked.headers is head.headers else encode(asked.headers)
+    if head.host is None:
         fields += b"Host: %b\r\n" % address.authority
-    return b"%b %b HTTP/1.1\r\n%b\r\n" % (incoming.head.method.encode("ascii"), incoming.target, fields)
+    return b"%b %b HTTP/1.1\r\n%b\r\n" % (head.method.encode("ascii"), incoming.target, fields)
 
 
 def body_of(incoming: Incoming) -> bytes | AsyncIterator[bytes]:
@@ -76,3 +79,8 @@ def body_of(incoming: Incoming) -> bytes | AsyncIterator[bytes]:
     if payload.is_eof():
         return payload.read_nowait()
     return payload.iter_any()
+
+
+def trailers_of(incoming: Incoming) -> bytes:
+    """What followed a body in chunks, for the application; known when the body has ended."""
+    return encode(trailing(incoming.payload.trailers))

@@ -5,7 +5,7 @@ from typing import Final
 
 from proxy.redactor.codecs.coding import CODINGS
 from proxy.redactor.message import RawHeaders, header
-from proxy.web.forwarding import Field
+from proxy.web.fields import Field
 
 #: Content codings that can be read (RFC 9110 section 8.4.1); anything else is not asked of the application.
 READABLE: Final = frozenset({name.encode("ascii") for name in CODINGS} | {b"x-gzip", b"identity"})

@@ -1,9 +1,10 @@
-"""aiohttp's server, told to hand over raw requests and to write nothing itself.
+"""aiohttp's server, told to read requests by our reader and to write nothing itself.
 
-aiohttp reads requests, keeps connections alive and registers them. Its request and response objects, and the task it makes
-for each request, would cost more than the rest of the gateway, and its answers would change header bytes. So requests are
-handled one after the other in the task of their connection, ``Incoming`` records what came, and all bytes to the caller are
-written to the transport as they are.
+aiohttp keeps connections alive, registers them and holds back what comes too fast. Its parser would lose trailers and refuse
+what harms nobody; its request and response objects, and the task it makes for each request, would cost more than the rest
+of the gateway, and its answers would change header bytes. So ``request_reader`` reads, requests are handled one after the
+other in the task of their connection, ``Incoming`` records what came, and all bytes to the caller are written to the
+transport as they are.
 
 ``CallerConnection.start`` replaces aiohttp's own loop over the requests of a connection and leans on its inner names;
 ``tests/unit/web/test_server.py`` holds what we rely on, and the version of aiohttp is locked.
@@ -14,11 +15,9 @@ import socket
 import struct
 from collections.abc import Awaitable, Callable
 from time import perf_counter
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from aiohttp import HttpVersion10, HttpVersion11, web
-from aiohttp.http_parser import RawRequestMessage
-from aiohttp.streams import StreamReader
+from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from proxy.errors import Code, VaultError
@@ -26,6 +25,9 @@ from proxy.redactor.message import RawHeaders
 from proxy.redactor.rules import Endpoint, Match
 from proxy.telemetry import logs
 from proxy.web import own
+from proxy.web.body import Body
+from proxy.web.request_head import BadRequestError, Heads, RequestHead
+from proxy.web.request_reader import Message, RequestReader
 from proxy.web.room import Holding
 
 _log = logs.logger("web")
@@ -33,6 +35,10 @@ _log = logs.logger("web")
 #: Seconds and bytes that a caller may go on sending a body which nobody reads any more, so that it gets to see its answer.
 _LINGER_SECONDS: Final = 5.0
 _LINGER_BYTES: Final = 4 * 1024 * 1024
+
+#: A caller that ends its side later than so many seconds after its last byte has gone away; earlier, it may only have said
+#: that nothing more comes, and waits for its answer (RFC 9112 section 9.6).
+_HALF_CLOSE_SECONDS: Final = 1.0
 
 #: Closing a socket with this option sends a reset: what was sent so far cannot be taken for a complete answer.
 _RESET: Final = struct.pack("ii", 1, 0)
@@ -58,15 +64,13 @@ class Incoming:
         "target",
     )
 
-    def __init__(self, head: RawRequestMessage, payload: StreamReader, connection: "CallerConnection") -> None:
+    def __init__(self, head: RequestHead, payload: Body, connection: "CallerConnection") -> None:
         self.connection = connection
         self.head = head
         self.payload = payload
-        self.raw: RawHeaders = head.raw_headers  #: the fields, as they came
-        version = head.version
-        #: 1 or 0, of the HTTP version; -1 for any other version
-        self.minor = 1 if version is HttpVersion11 else 0 if version is HttpVersion10 else -1
-        self.target = head.path.encode("utf-8", "surrogateescape")  #: byte for byte as it came
+        self.raw: RawHeaders = head.headers  #: the fields, as they came
+        self.minor = head.minor  #: 1 or 0, of the HTTP version
+        self.target = head.target  #: byte for byte as it came
         self.started = perf_counter()  # the loop's own clock has steps of a millisecond
         self.endpoint: Endpoint | None = None  #: which the rules found
         self.match: Match | None = None
@@ -74,9 +78,7 @@ class Incoming:
         self.began = False  #: the head of the final answer is written
         self.status = 0
         self.size = 0  #: bytes of body written
-        #: The connection ends with this answer. So it does after a request for another protocol: aiohttp's parser has
-        #: stopped behind it, and what a caller sends next may already be that protocol.
-        self.close: bool = head.should_close or head.upgrade
+        self.close = head.close  #: the connection ends with this answer
 
     @property
     def gone(self) -> bool:
@@ -130,19 +132,22 @@ Handler = Callable[[Incoming], Awaitable[None]]
 class CallerConnection(RequestHandler):
     """One connection of a caller: its requests in order, own answers to what is not HTTP, half-open tunnels."""
 
-    __slots__ = ("_handler", "_runner", "_serving", "_unreadable", "on_eof")
+    __slots__ = ("_ended", "_handler", "_heard", "_reader", "_runner", "_serving", "_unreadable", "on_eof")
 
     def __init__(self, server: "CallerServer", **options: Any) -> None:
         super().__init__(
             server,
             access_log=None,  # type: ignore[arg-type]  # none is what aiohttp itself documents
-            auto_decompress=False,
             **options,
         )
+        self._reader = RequestReader(self, server.heads)
+        self._parser = cast("Any", self._reader)  # in place of aiohttp's own
         self._handler = server.handler
         self._unreadable = server.unreadable
         self._serving: Incoming | None = None
         self._runner: asyncio.Task[None] | None = None
+        self._heard = 0.0  #: when bytes came last, in loop time
+        self._ended = False  #: the caller sends nothing more
         self.on_eof: Callable[[], bool] | None = None  #: told of the end of what the caller sends; true: stay half open
 
     @property
@@ -186,23 +191,23 @@ class CallerConnection(RequestHandler):
                 self._waiter = self._loop.create_future()
                 await self._waiter
                 self._waiter = None
-            head, payload = self._messages.popleft()
+            head, payload = cast("Message", self._messages.popleft())  # such as our own reader gives
             if self._parser is not None:
                 self._parser.message_consumed()
             if self._buffer_paused and len(self._messages) <= self._msg_queue_resume_size:
                 self._resume_reading_if_drained()
-            if not isinstance(head, RawRequestMessage):
-                self._answer(
-                    400, VaultError(Code.BAD_REQUEST, "This is not a request that all readers of HTTP/1.1 agree on.")
-                )
+            if isinstance(head, BadRequestError):
+                self._answer(400, VaultError(Code.BAD_REQUEST, f"This is not a request of HTTP/1.1: {head}."))
                 self._unreadable()
                 break
             incoming = Incoming(head, payload, self)
             await self._serve(incoming)
-            if incoming.close or self._close or self._upgraded:
+            if incoming.close or self._close or (self._ended and not self._messages):
                 if not payload.is_eof():
                     await self._linger(payload)
                 break
+            if head.upgrade:
+                self._stay()
             self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
             if self._keepalive_handle is None:
                 self._keepalive_handle = self._loop.call_at(self._next_keepalive_close_time, self._process_keepalive)
@@ -230,22 +235,24 @@ class CallerConnection(RequestHandler):
         finally:
             self._serving = self._current_request = None
 
+    def _stay(self) -> None:
+        """The other protocol was declined: what the caller sent since is its next request."""
+        self._upgraded = False
+        tail, self._message_tail = self._message_tail, b""
+        self.data_received(tail)
+        if self._buffer_paused:
+            self._resume_reading_if_drained()
+
     def data_received(self, data: bytes) -> None:
-        """Bytes of the caller. After a fault aiohttp lets a body that had begun wait for ever: here it ends with an error."""
+        """Bytes of the caller."""
+        self._heard = self._loop.time()
         RequestHandler.data_received(self, data)
-        if self._messages and not isinstance(self._messages[-1][0], RawRequestMessage):
-            begun = [payload for _, payload in self._messages]
-            if self._serving is not None:
-                begun.append(self._serving.payload)
-            for payload in begun:
-                if not payload.is_eof() and payload.exception() is None:
-                    payload.set_exception(web.RequestPayloadError("the body is not framed as its head says"))
 
     def _answer(self, status: int, error: VaultError) -> None:
         if self.transport is not None:
             self.transport.write(own.answer(status, error, close=True))
 
-    async def _linger(self, payload: StreamReader) -> None:
+    async def _linger(self, payload: Body) -> None:
         """Read and forget a body that nobody wants, within bounds: closing at once could take the answer from the caller."""
         limit = payload.total_bytes + _LINGER_BYTES
         try:
@@ -255,30 +262,38 @@ class CallerConnection(RequestHandler):
         except (TimeoutError, OSError, web.RequestPayloadError):
             return
 
-    def eof_received(self) -> bool | None:  # type: ignore[override]  # the base always closes; a tunnel may stay half open
-        """The caller sends nothing more."""
-        return self.on_eof() if self.on_eof is not None else None
+    def eof_received(self) -> bool | None:  # type: ignore[override]  # the base always closes; here it may stay half open
+        """The caller sends nothing more; true keeps the connection open for answers it still waits for."""
+        if self.on_eof is not None:
+            return self.on_eof()
+        self._ended = True
+        serving = self._serving
+        late = self._loop.time() - self._heard > _HALF_CLOSE_SECONDS
+        if not self.busy or late or (serving is not None and (serving.began or not serving.payload.is_eof())):
+            return None  # gone, or idle: whoever still takes an answer has not begun to get it
+        self._reader.feed_eof()
+        return self.transport is not None and self.transport.can_write_eof()  # TLS knows no such thing
 
 
 class CallerServer(web.Server):
     """Makes a ``CallerConnection`` for each connection and knows them all.
 
-    ``unreadable`` is called after each refusal of what is not a request; ``options`` are those of aiohttp's handler.
+    ``unreadable`` is called after each refusal of what is not a request.
     """
 
-    def __init__(self, handler: Handler, unreadable: Callable[[], None] = lambda: None, **options: Any) -> None:
+    def __init__(self, handler: Handler, heads: Heads, unreadable: Callable[[], None] = lambda: None) -> None:
         super().__init__(self._never)
+        self.heads = heads
         self.handler = handler
         self.unreadable = unreadable
         self.listeners: list[asyncio.Server] = []  #: where it is listened for callers; ``listening`` fills it
-        self._options = options
 
     async def _never(self, request: web.BaseRequest) -> web.StreamResponse:
         raise RuntimeError(f"{request!r} was not handled by its CallerConnection")
 
     def __call__(self) -> CallerConnection:
         """A protocol for a new connection."""
-        return CallerConnection(self, loop=self._loop, **self._options)
+        return CallerConnection(self, loop=self._loop, keepalive_timeout=self.heads.keep)
 
     @property
     def callers(self) -> list[CallerConnection]:

@@ -5,7 +5,8 @@ from typing import Final
 from proxy.errors import VaultError
 from proxy.redactor.message import RawHeaders
 from proxy.web import own
-from proxy.web.forwarding import Field, answered, encode
+from proxy.web.fields import Field
+from proxy.web.forwarding import answered, encode
 from proxy.web.server import Incoming
 from proxy.web.upstream.chunks import frame
 from proxy.web.upstream.port import CHUNKED, CLOSE, NONE, TUNNEL, Head, Reply

@@ -9,7 +9,6 @@ from proxy.web.upstream.head import BadAnswerError, parse_fields
 #: The size line: up to 15 hexadecimal digits; extensions are read over, as RFC 9112 section 7.1.1 asks.
 _SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?")
 _LINE_MAX: Final = 1024
-LAST_CHUNK: Final = b"0\r\n\r\n"
 
 
 def frame(piece: bytes) -> bytes:
@@ -57,6 +56,8 @@ class ChunkReader:
         if end < 0:
             if len(data) - at > _LINE_MAX:
                 raise BadAnswerError("the size line of a chunk is too long")
+            if data.find(b"\n", at) >= 0:
+                raise BadAnswerError("the size line of a chunk ends with a bare line end")
             self._held = data[at:]
             return -1
         line = _SIZE.fullmatch(data, at, end)
@@ -90,6 +91,8 @@ class ChunkReader:
         if end > self._trailer_max or (end < 0 and len(data) > self._trailer_max):
             raise BadAnswerError("the trailers are too large")
         if end < 0:
+            if data.count(b"\n") != data.count(b"\r\n"):
+                raise BadAnswerError("the trailers hold a bare line end")
             self._held = data
             return
         self.trailers = parse_fields(data[: end + 2])

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from typing import Final, Protocol, cast
 
 from proxy.errors import Code
-from proxy.web.upstream.chunks import LAST_CHUNK, ChunkReader, frame
+from proxy.web.upstream.chunks import ChunkReader, frame
 from proxy.web.upstream.head import BadAnswerError, framing, parse_head
 from proxy.web.upstream.limits import Limits
 from proxy.web.upstream.port import CHUNKED, LENGTH, NONE, TUNNEL, Call, Head, UpstreamFault
@@ -84,24 +84,25 @@ class Connection(asyncio.Protocol):
         body = call.body
         if isinstance(body, bytes):
             if call.chunked:
-                body = (frame(body) if body else b"") + LAST_CHUNK
+                body = (frame(body) if body else b"") + call.last
             self._transport.write(call.head + body if body else call.head)
             self.deadline = now + limits.head
         else:
             self._transport.write(call.head)
             self.deadline = now + limits.idle
-            self._sender = self._loop.create_task(self._send(body, call.chunked))
+            self._sender = self._loop.create_task(self._send(call, body))
         return waiter
 
-    async def _send(self, body: AsyncIterator[bytes], chunked: bool) -> None:
+    async def _send(self, call: Call, body: AsyncIterator[bytes]) -> None:
         """Send a streamed body, no faster than the application takes it."""
+        chunked = call.chunked
         try:
             async for piece in body:
                 if piece:
                     self.write(frame(piece) if chunked else piece)
                     await self.drained()
             if chunked:
-                self.write(LAST_CHUNK)
+                self.write(call.last)
         except asyncio.CancelledError:
             raise
         except Exception as error:  # noqa: BLE001  # handed on, whatever it is, to who awaits the exchange

@@ -58,6 +58,12 @@ class Call(NamedTuple):
     upgrade: bool = False  #: the head asks for another protocol; 101 is a fit answer
     interim: Interim | None = None
     once: bool = False  #: never send it twice, whatever its method: the answer to the second would tell something else
+    trailers: Callable[[], bytes] | None = None  #: fields that follow a chunked body, asked for when it has ended
+
+    @property
+    def last(self) -> bytes:
+        """What ends a chunked body."""
+        return b"0\r\n%b\r\n" % (b"" if self.trailers is None else self.trailers())
 
     @property
     def replayable(self) -> bool:

@@ -7,6 +7,7 @@ from aiohttp import web
 
 from proxy.errors import Code, VaultError
 from proxy.web.listening import listen
+from proxy.web.request_head import Heads
 from proxy.web.server import CallerServer
 from tests.support.rawclient import RawClient, get
 
@@ -17,7 +18,7 @@ async def answers(incoming) -> None:
 
 
 async def test_a_server_listens_and_tells_where_until_the_block_ends():
-    server = CallerServer(answers)
+    server = CallerServer(answers, Heads())
     async with listen("proxy", ("127.0.0.1", 0), server) as place:
         port = int(place.removeprefix("127.0.0.1:"))
         async with RawClient(port) as client:
@@ -43,7 +44,7 @@ async def test_a_port_in_use_is_one_sentence_that_names_the_setting():
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        for served in (CallerServer(answers), web.Application()):
+        for served in (CallerServer(answers, Heads()), web.Application()):
             with pytest.raises(VaultError, match=r"another program listens there.*listen\.proxy") as caught:
                 async with listen("proxy", ("127.0.0.1", port), served):
                     pass
@@ -59,7 +60,7 @@ async def test_a_port_in_use_is_one_sentence_that_names_the_setting():
 )
 async def test_an_address_that_cannot_be_opened_is_one_sentence(address, words):
     with pytest.raises(VaultError, match=words):
-        async with listen("proxy", address, CallerServer(answers)):
+        async with listen("proxy", address, CallerServer(answers, Heads())):
             pass
 
 

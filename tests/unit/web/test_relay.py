@@ -3,7 +3,7 @@ import asyncio
 from proxy.web.upstream.limits import Limits
 from tests.support.gateway import gateway
 from tests.support.pressure import stopped
-from tests.support.rawclient import RawClient, get
+from tests.support.rawclient import RawClient, get, post
 from tests.support.rawserver import OK, RawServer, says
 
 ASK = (
@@ -94,12 +94,14 @@ async def test_a_silent_tunnel_ends_in_time():
         await server.until(lambda: server.open == 0)
 
 
-async def test_a_declined_upgrade_is_an_ordinary_answer():
+async def test_a_declined_upgrade_is_an_ordinary_answer_and_the_connection_goes_on():
     async with RawServer(says(OK)) as server, gateway(server.url) as (port, _), RawClient(port) as client:
-        await client.send(get("/chat", *ASK))
-        answer = await client.answer()
-        assert (answer.status, answer.body, answer.one("connection")) == (200, b"ok", b"close")
-        assert await client.until_close() == b""
+        await client.send(get("/chat", *ASK) + get("/next"))
+        for _ in range(2):
+            assert (await client.answer()).raw == OK
+        assert (await client.ask(post("/chat", b"abc", *ASK))).raw == OK
+        assert (await client.ask(get("/last"))).raw == OK
+        assert [one.start.split(b" ")[1] for one in server.requests] == [b"/chat", b"/next", b"/chat", b"/last"]
 
 
 async def test_an_upgrade_to_http_2_is_not_forwarded_as_one():

@@ -24,7 +24,7 @@ REFUSED = {
     "space before colon": get("/", "X : y"),
     "nul in a value": get("/", "X: a\x00b"),
     "control byte in a value": get("/", "X: a\x0bb"),
-    "bytes beyond ascii in the target": get("/\xe9"),
+    "the target of all for another method": get("*"),
     "space in the target": get("/a b"),
     "target without a slash": get("a"),
     "no host": b"GET / HTTP/1.1\r\n\r\n",
@@ -85,7 +85,7 @@ async def test_garbage_behind_a_request_ends_the_connection_and_is_not_forwarded
 
 
 async def test_a_slow_head_is_given_up():
-    from proxy.web.gateway import Heads
+    from proxy.web.request_head import Heads
 
     options = {"heads": Heads(keep=0.3)}
     async with RawServer(says(OK)) as server, gateway(server.url, options=options) as (port, _):
@@ -129,10 +129,54 @@ async def test_many_callers_at_once_and_none_is_mixed_up():
         await asyncio.gather(*(calls(port, number) for number in range(50)))
 
 
+@pytest.mark.parametrize("request_", [get(), get("/people/1"), post("/", b"abc"), chunked("/", b"abc")])
+async def test_a_caller_that_sends_nothing_more_still_gets_its_answers(request_, monkeypatch):
+    monkeypatch.setattr("proxy.web.server._HALF_CLOSE_SECONDS", 60.0)  # however slow the machine
+
+    async def slow(wire, server):
+        while True:
+            await server.read(wire)
+            await server.until(lambda: released, 10)
+            await wire.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n")
+            await wire.send(b"0\r\n\r\n")
+
+    released: list[bool] = []
+    async with RawServer(slow) as server, gateway(server.url) as (port, _), RawClient(port) as client:
+        await client.send(request_ * 3)
+        client.half_close()
+        await server.until(lambda: server.requests != [], 10)
+        released.append(True)
+        assert [(await client.answer()).body for _ in range(3)] == [b"ok"] * 3
+        assert await client.until_close() == b""
+
+
+async def test_a_caller_that_ends_its_side_late_or_within_an_answer_has_gone(monkeypatch):
+    async def begins(wire, server):
+        request = await server.read(wire)
+        if b"/begun" in request.start:
+            await wire.send(b"HTTP/1.1 200 OK\r\n\r\nbegin")
+        await wire.until_close()
+
+    async with RawServer(begins) as server, gateway(server.url) as (port, _):
+        async with RawClient(port) as client:
+            await client.send(get("/begun"))
+            await client.head()
+            client.half_close()
+            await server.until(lambda: server.open == 0, 10)
+            assert not bytes(client.received).endswith(b"0\r\n\r\n")
+        monkeypatch.setattr("proxy.web.server._HALF_CLOSE_SECONDS", -1.0)
+        async with RawClient(port) as client:
+            await client.send(get("/silent"))
+            await server.until(lambda: len(server.requests) == 2, 10)
+            client.half_close()
+            await server.until(lambda: server.open == 0, 10)
+
+
 def test_the_inner_names_of_aiohttp_that_we_lean_on_are_there():
     slots = {name for base in CallerConnection.__mro__ for name in getattr(base, "__slots__", ())}
     assert {
         "_messages",
+        "_message_tail",
         "_waiter",
         "_parser",
         "_buffer_paused",

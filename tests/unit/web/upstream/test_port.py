@@ -60,3 +60,9 @@ def test_forwarded_fields_leave_out_whole_lines_only():
 async def test_the_real_upstream_fulfils_the_port():
     upstream: Upstream = HttpUpstream()
     upstream.close()
+
+
+def test_what_ends_a_body_in_chunks():
+    call = Call(Address("http", "x", 80), "POST", b"")
+    assert call.last == b"0\r\n\r\n"
+    assert call._replace(trailers=lambda: b"X: 1\r\n").last == b"0\r\nX: 1\r\n\r\n"

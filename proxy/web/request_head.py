@@ -1,0 +1,195 @@
+"""The head of a request: read strictly, kept byte for byte.
+
+The usual parsers forgive what other parsers read differently (folded lines, bare line ends, a space before the colon,
+repeated lengths, control bytes), and refuse what harms nobody (methods of one's own, fields that stand twice, bytes beyond
+ASCII). Here whatever is not plainly RFC 9112 is refused, and whatever is passes as it came. How the body is framed is
+settled in this place alone; where two readers could differ, there is no request.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from proxy.redactor.message import RawHeaders
+from proxy.web.fields import Field, Kind, named, request_names
+
+_VERSIONS: Final = {b"HTTP/1.1": 1, b"HTTP/1.0": 0}
+#: An absolute target (RFC 9112 section 3.2.2); what it may hold is for ``forwarding.authority`` to say.
+_ABSOLUTE: Final = re.compile(rb"[A-Za-z][A-Za-z0-9+.\-]*://")
+_VISIBLE: Final = bytes([0x09, *range(0x20, 0x7F), *range(0x80, 0x100)])
+
+#: Methods as text, made once. Any other token of RFC 9110 section 9.1 is a method too.
+_METHODS: Final = {
+    name.encode(): name
+    for name in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "REPORT")
+}
+
+_HOST: Final = Kind.HOST
+_LENGTH: Final = Kind.LENGTH
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """Bounds on the heads of requests, in bytes and fields, and how long a connection may wait for the next one."""
+
+    line: int = 16384
+    value: int = 16384  #: of one field, its name included
+    fields: int = 128
+    whole: int = 131072  #: all of it; the trailers of a request in chunks may be a quarter of that
+    keep: float = 75.0  #: seconds until a whole head must have come, also on a kept connection
+
+
+class BadRequestError(Exception):
+    """The bytes are not a request that all readers of HTTP/1.1 agree on. The text never quotes them."""
+
+
+class RequestHead:
+    """A checked head and what it says about the body and the connection."""
+
+    __slots__ = (
+        "block",
+        "chunked",
+        "close",
+        "headers",
+        "host",
+        "length",
+        "method",
+        "minor",
+        "named",
+        "special",
+        "target",
+        "upgrade",
+    )
+
+    def __init__(self, start: tuple[str, bytes, int], block: bytes, headers: RawHeaders) -> None:
+        self.method, self.target, self.minor = start  #: ``minor``: 0 or 1, of the HTTP version
+        self.block = block  #: the fields as they came, each with its line end
+        self.headers = headers
+        self.host: str | None = None  #: the Host field, of which there is at most one
+        self.length = 0  #: bytes of body, unless it is chunked
+        self.chunked = False
+        self.close = self.minor == 0  #: the caller wants no other answer on this connection
+        self.special: tuple[tuple[Kind, bytes, bytes], ...] = ()  #: fields that concern the connection, or are ours
+        self.named: frozenset[bytes] = frozenset()  #: names in Connection fields
+        self.upgrade = False  #: another protocol is asked for, one that may be relayed
+
+    def values(self, name: bytes) -> list[str]:
+        """Every value of the fields of that lower-case name, in order."""
+        return [value.decode("latin-1") for key, value in self.headers if key.lower() == name]
+
+
+def parse_head(data: bytes, end: int, limits: Heads) -> RequestHead:
+    """Read request line and fields; the empty line begins two bytes behind ``end``. Raises ``BadRequestError``."""
+    whole = data[:end]
+    lines = whole.split(b"\r\n")
+    if whole.translate(None, _VISIBLE) != b"\r\n" * (len(lines) - 1):
+        raise BadRequestError("its head holds a bare line end or a control byte")
+    first = lines.pop(0)
+    start = _start(first, limits)
+    if len(lines) > limits.fields:
+        raise BadRequestError(f"its head has more than {limits.fields} fields")
+    if end > limits.value and max(map(len, lines), default=0) > limits.value:
+        raise BadRequestError(f"a field of its head is longer than {limits.value} bytes")
+    fields: list[Field] = []
+    special: list[tuple[Kind, bytes, bytes]] = []
+    kinds = request_names
+    for line in lines:
+        name, colon, value = line.partition(b":")
+        value = value.strip()
+        fields.append((name, value))
+        if kind := kinds[name]:
+            special.append((kind, name, value))
+        if not colon:
+            raise BadRequestError("a field has no colon")
+    head = RequestHead(start, data[len(first) + 2 : end + 2], tuple(fields))
+    if len(special) == 1 and special[0][0] is _HOST:
+        head.host = special[0][2].decode("latin-1")
+    else:
+        _settle(head, special)
+    return head
+
+
+def _start(line: bytes, limits: Heads) -> tuple[str, bytes, int]:
+    if len(line) > limits.line:
+        raise BadRequestError(f"its first line is longer than {limits.line} bytes")
+    try:
+        method, target, version = line.split(b" ")
+        minor = _VERSIONS[version]
+    except (ValueError, KeyError):
+        raise BadRequestError("its first line is not method, target and HTTP/1.0 or HTTP/1.1") from None
+    name = _METHODS.get(method) or _method(method)
+    if b"\t" in target or (target[:1] != b"/" and not _addressed(name, target)):
+        raise BadRequestError("its target does not begin with a slash, or holds white space")
+    return name, target, minor
+
+
+def _addressed(method: str, target: bytes) -> bool:
+    """Whether a target without a slash in front is one: absolute, the star of OPTIONS, or CONNECT's, which is refused later."""
+    return _ABSOLUTE.match(target) is not None or method == "CONNECT" or (target == b"*" and method == "OPTIONS")
+
+
+def _method(method: bytes) -> str:
+    if request_names[method] is Kind.NONE:
+        raise BadRequestError("its method is not a token")
+    return method.decode("ascii")
+
+
+def _settle(head: RequestHead, special: list[tuple[Kind, bytes, bytes]]) -> None:
+    """What the fields say about the framing of the request (RFC 9112 section 6.3) and about its connection."""
+    by_kind: dict[Kind, list[bytes]] = {}
+    for kind, _, value in special:
+        by_kind.setdefault(kind, []).append(value)
+    if Kind.NONE in by_kind:
+        raise BadRequestError("the name of a field is not a token")
+    _frame(head, by_kind.pop(_HOST, []), by_kind.pop(_LENGTH, []), by_kind.get(Kind.TRANSFER_ENCODING, []))
+    if by_kind:
+        head.special = tuple([one for one in special if one[0] in by_kind])
+    if Kind.CONNECTION in by_kind:
+        _connect(head, by_kind[Kind.CONNECTION], by_kind.get(Kind.UPGRADE, []))
+
+
+def _frame(head: RequestHead, hosts: list[bytes], lengths: list[bytes], codings: list[bytes]) -> None:
+    """Host at most once and always in HTTP/1.1; one way to tell where the body ends, or none."""
+    if len(hosts) > 1 or len(lengths) > 1:
+        raise BadRequestError("Host or Content-Length is repeated")
+    if hosts:
+        head.host = hosts[0].decode("latin-1")
+    elif head.minor:
+        raise BadRequestError("it has no Host field")
+    if lengths:
+        if not lengths[0].isdigit() or len(lengths[0]) > 18:
+            raise BadRequestError("Content-Length is not a number")
+        head.length = int(lengths[0])
+    if codings:
+        if len(codings) > 1 or codings[0].lower() != b"chunked" or not head.minor:
+            raise BadRequestError("Transfer-Encoding must be exactly chunked, and needs HTTP/1.1")
+        if lengths:
+            raise BadRequestError("Content-Length and Transfer-Encoding contradict each other")
+        head.chunked = True
+
+
+def _connect(head: RequestHead, values: list[bytes], protocols: list[bytes]) -> None:
+    """What Connection fields ask for: the end, or another protocol.
+
+    An upgrade to HTTP/2 is not relayed, for no rule would see its requests: it is as if it had not been asked for, which
+    every server may do (RFC 9110 section 7.8).
+    """
+    head.named = named(values)
+    tokens = {token.strip() for value in values for token in value.lower().split(b",")}
+    head.close = b"close" in tokens or (head.close and b"keep-alive" not in tokens)
+    if b"upgrade" in head.named and head.minor:
+        asked = [token.strip() for value in protocols for token in value.lower().split(b",")]
+        head.upgrade = bool(asked) and not any(token.startswith((b"h2", b"http")) for token in asked)
+
+
+def check_start(held: bytes | bytearray, limits: Heads) -> None:
+    """Refuse the beginning of a head at once if nothing that follows could make it one. Raises ``BadRequestError``."""
+    if len(held) > limits.whole:
+        raise BadRequestError(f"its head is larger than {limits.whole} bytes")
+    first = held.find(b"\n")
+    if first < 0 and len(held) > limits.line + 1:
+        raise BadRequestError(f"its first line is longer than {limits.line} bytes")
+    if request_names[bytes(held[:1])] is Kind.NONE:
+        raise BadRequestError("it does not begin with a method")
+    if first >= 0 and held.count(b"\n") != held.count(b"\r\n"):
+        raise BadRequestError("its head holds a bare line end")

@@ -1,0 +1,186 @@
+"""Requests out of the bytes of one caller's connection: heads, bodies and what is pipelined behind them, in order.
+
+It stands where aiohttp's parser would stand, and answers to the same names, so that aiohttp's server keeps the connection.
+Nothing is read twice: a head waits until it is whole, a body is handed on as it comes.
+"""
+
+from typing import Final, cast
+
+from aiohttp.web_protocol import RequestPayloadError
+
+from proxy.web.body import EMPTY, Body, Flow
+from proxy.web.request_head import BadRequestError, Heads, RequestHead, check_start, parse_head
+from proxy.web.upstream.chunks import ChunkReader
+from proxy.web.upstream.head import BadAnswerError
+
+#: A request and its body; or why what came is no request, after which nothing else is read.
+Message = tuple[RequestHead | BadRequestError, Body]
+
+#: Requests read ahead of the one that is handled; more wait as bytes.
+_AHEAD: Final = 32
+
+# What the next bytes are.
+_HEAD: Final = 0
+_LENGTH: Final = 1
+_CHUNKED: Final = 2
+_UPGRADE: Final = 3  #: perhaps another protocol: nobody knows until the request before is answered
+_DEAD: Final = 4  #: whatever: the connection ends
+
+
+class RequestReader:
+    """See the module. ``flow`` is the connection."""
+
+    __slots__ = ("_ahead", "_body", "_chunks", "_flow", "_held", "_left", "_limits", "_scanned", "_state", "_upgrading")
+
+    def __init__(self, flow: Flow, limits: Heads) -> None:
+        self._flow = flow
+        self._limits = limits
+        self._state = _HEAD
+        self._held = bytearray()  #: the beginning of a head, or requests that are too far ahead
+        self._scanned = 0  #: so much of it holds no end of a head
+        self._ahead = 0
+        self._body: Body = EMPTY
+        self._left = 0
+        self._chunks: ChunkReader | None = None
+        self._upgrading = False
+
+    @property
+    def midway(self) -> bool:
+        """Whether the last request read has a body that is not complete."""
+        return self._state in (_LENGTH, _CHUNKED)
+
+    # ------------------------------------------------ the names that aiohttp's server calls
+
+    def feed_data(self, data: bytes) -> tuple[list[Message], bool, bytes]:
+        """The requests that begin in these bytes; whether another protocol may follow; and the bytes of that."""
+        messages: list[Message] = []
+        if self._state == _UPGRADE:
+            self._state = _HEAD  # it did not come to that: aiohttp holds the bytes back until it is known
+        while data or self._held:
+            if self._state == _HEAD:
+                rest = self._on_head(data, messages)
+                if rest is None:
+                    break
+                data = rest
+            elif self._state == _LENGTH:
+                data = self._on_length(data)
+            elif self._state == _CHUNKED:
+                data = self._on_chunks(data)
+            else:
+                break
+            if not data:
+                break
+        if self._state == _UPGRADE:
+            return messages, True, data
+        return messages, False, b""
+
+    def message_consumed(self) -> None:
+        """One of the requests given is being handled."""
+        self._ahead -= 1
+
+    def pause_reading(self) -> None:
+        """A body is full. What this reader was given, it has handed on; the transport pauses."""
+
+    def feed_eof(self) -> None:
+        """Nothing more comes."""
+        self._broken("the connection ended before the body did")
+
+    # ------------------------------------------------ reading
+
+    def _on_head(self, data: bytes, messages: list[Message]) -> bytes | None:
+        """Read a head at the beginning of what is held and ``data``; gives what is behind it, ``None`` if it is not whole."""
+        held = self._held
+        if held or self._ahead >= _AHEAD:
+            held += data
+            if self._ahead >= _AHEAD:
+                return None
+            end = held.find(b"\r\n\r\n", self._scanned)
+            if end >= 0 or held[:1] == b"\r":
+                data = bytes(held)
+                held.clear()
+        else:
+            end = data.find(b"\r\n\r\n")
+        try:
+            if data[:1] == b"\r":  # empty lines before a request are read over (RFC 9112 section 2.2)
+                while data.startswith(b"\r\n"):
+                    data = data[2:]
+                end = data.find(b"\r\n\r\n")
+            if end < 0:
+                self._hold(data)
+                return None
+            self._scanned = 0
+            if end > self._limits.whole:
+                raise BadRequestError(f"its head is larger than {self._limits.whole} bytes")
+            head = parse_head(data, end, self._limits)
+        except BadRequestError as why:
+            self._state = _DEAD
+            held.clear()
+            messages.append((why, EMPTY))
+            return None
+        return self._begin(head, data[end + 4 :], messages)
+
+    def _hold(self, data: bytes) -> None:
+        """Keep what is no whole head yet, if it may become one."""
+        held = self._held
+        if not held:
+            held += data
+        self._scanned = max(0, len(held) - 3)
+        if held and held != b"\r":
+            check_start(held, self._limits)
+
+    def _begin(self, head: RequestHead, rest: bytes, messages: list[Message]) -> bytes:
+        """A head is there: its body begins, or the next request."""
+        self._ahead += 1
+        self._upgrading = head.upgrade
+        if head.chunked:
+            body = Body(self._flow)
+            self._chunks = ChunkReader(self._limits.whole // 4)
+            self._state = _CHUNKED
+        elif len(rest) >= head.length:
+            body = Body(None, rest[: head.length]) if head.length else EMPTY
+            rest = rest[head.length :]
+            self._end()
+        else:
+            body = Body(self._flow)
+            self._left = head.length
+            self._state = _LENGTH
+        self._body = body
+        messages.append((head, body))
+        return rest
+
+    def _on_length(self, data: bytes) -> bytes:
+        here = data if len(data) <= self._left else data[: self._left]
+        self._left -= len(here)
+        body = self._body
+        if here:
+            body.feed_data(here)
+        if not self._left:
+            self._end()
+            body.feed_eof()
+        return data[len(here) :]
+
+    def _on_chunks(self, data: bytes) -> bytes:
+        reader, body = cast("ChunkReader", self._chunks), self._body
+        try:
+            pieces = reader.feed(data)
+        except BadAnswerError:
+            self._broken("the body is not framed as its head says")
+            return b""
+        for piece in pieces:
+            body.feed_data(piece)
+        if not reader.done:
+            return b""
+        body.trailers = reader.trailers
+        self._end()
+        body.feed_eof()
+        return reader.rest
+
+    def _end(self) -> None:
+        self._chunks = None
+        self._state = _UPGRADE if self._upgrading else _HEAD
+
+    def _broken(self, why: str) -> None:
+        """The body under way will never be complete; where the next request begins, nobody knows."""
+        self._body.set_exception(RequestPayloadError(why))
+        self._state = _DEAD
+        self._held.clear()

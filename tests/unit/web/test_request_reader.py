@@ -1,0 +1,155 @@
+"""Requests out of bytes, however they are cut."""
+
+from itertools import pairwise
+
+import pytest
+from aiohttp.web_protocol import RequestPayloadError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.web.body import Body
+from proxy.web.request_head import BadRequestError, Heads, RequestHead
+from proxy.web.request_reader import RequestReader
+from tests.support.rawclient import chunked, get, post
+
+STREAM = (
+    b"\r\n\r\n"
+    + get("/1")
+    + post("/2", b"abc")
+    + chunked("/3", b"de", b"fgh", trailers=b"X: 1\r\nx: 2\r\n")
+    + b"\r\n"
+    + post("/4", b"")
+    + chunked("/5")
+    + get("/6", "Connection: close")
+)
+READ = [
+    (b"/1", b"", ()),
+    (b"/2", b"abc", ()),
+    (b"/3", b"defgh", ((b"X", b"1"), (b"x", b"2"))),
+    (b"/4", b"", ()),
+    (b"/5", b"", ()),
+    (b"/6", b"", ()),
+]
+
+
+class Flow:
+    def pause_reading(self) -> None:
+        raise AssertionError
+
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        raise AssertionError
+
+
+def reader(limits: Heads | None = None) -> RequestReader:
+    return RequestReader(Flow(), limits or Heads())
+
+
+def read(pieces: list[bytes]) -> list[tuple[bytes, bytes, tuple[tuple[bytes, bytes], ...]]]:
+    one = reader()
+    found: list[tuple[RequestHead, Body]] = []
+    for piece in pieces:
+        messages, upgraded, tail = one.feed_data(piece)
+        assert (upgraded, tail) == (False, b"")
+        for head, body in messages:
+            assert isinstance(head, RequestHead)
+            found.append((head, body))
+            one.message_consumed()
+    assert not one.midway
+    assert all(body.is_eof() for _, body in found)
+    return [(head.target, body.read_nowait(), body.trailers) for head, body in found]
+
+
+def test_requests_in_one_piece_and_in_single_bytes():
+    assert read([STREAM]) == READ
+    assert read([STREAM[at : at + 1] for at in range(len(STREAM))]) == READ
+
+
+@given(st.lists(st.integers(0, len(STREAM)), max_size=6))
+def test_requests_cut_anywhere(cuts):
+    places = [0, *sorted(cuts), len(STREAM)]
+    assert read([STREAM[a:b] for a, b in pairwise(places)]) == READ
+
+
+def test_what_is_no_request_ends_it_and_what_came_before_is_given():
+    one = reader()
+    messages, _, _ = one.feed_data(get("/1") + b"\x00" + get("/2"))
+    assert [type(head) for head, _ in messages] == [RequestHead, BadRequestError]
+    assert one.feed_data(get("/3")) == ([], False, b"")
+
+
+@pytest.mark.parametrize("piece", [1, 7, 100_000])
+def test_a_head_without_end_is_refused(piece):
+    one = reader(Heads(whole=1000))
+    data = get("/", *["X: y"] * 100, "Y: " + "z" * 2000)
+    found = [m for at in range(0, len(data), piece) for m in one.feed_data(data[at : at + piece])[0]]
+    assert len(found) == 1
+    assert isinstance(found[0][0], BadRequestError)
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        b"zz\r\n",
+        b"3\nabc\n",
+        b"0\n\n",
+        b"0\r\nX: y\n\n",
+        b"3\r\nabcd\r\n",
+        b"3;x\ny\r\nabc\r\n",
+        b"0\r\nX : y\r\n\r\n",
+        b"0\r\nX: y\r\n z\r\n\r\n",
+    ],
+)
+async def test_a_body_that_breaks_its_framing_ends_it(rest):
+    one = reader()
+    messages, _, _ = one.feed_data(get("/", "Transfer-Encoding: chunked", method="POST") + b"2\r\nab\r\n")
+    body = messages[0][1]
+    assert one.midway
+    assert one.feed_data(rest + get("/2")) == ([], False, b"")
+    assert await body.readany() in (b"ab", b"ababc")
+    with pytest.raises(RequestPayloadError):
+        await body.readany()
+    assert one.feed_data(get("/3")) == ([], False, b"")
+
+
+async def test_trailers_without_end_are_refused():
+    one = reader(Heads(whole=1000))
+    messages, _, _ = one.feed_data(chunked("/", b"ab")[:-2])
+    one.feed_data(b"X: y\r\n" * 100)
+    assert await messages[0][1].readany() == b"ab"
+    with pytest.raises(RequestPayloadError):
+        await messages[0][1].readany()
+
+
+async def test_the_end_in_the_middle_of_a_body_is_no_end_of_the_request():
+    one = reader()
+    messages, _, _ = one.feed_data(post("/", b"abc")[:-1])
+    one.feed_eof()
+    assert await messages[0][1].readany() == b"ab"
+    with pytest.raises(RequestPayloadError):
+        await messages[0][1].readany()
+
+
+def test_only_so_many_requests_are_read_ahead():
+    one = reader()
+    stream = b"".join(get(f"/{number}") for number in range(100))
+    messages, _, _ = one.feed_data(stream[:1900])
+    found = len(messages)
+    assert found == 32
+    assert one.feed_data(stream[1900:]) == ([], False, b"")
+    targets = [head.target for head, _ in messages if isinstance(head, RequestHead)]
+    while found < 100:
+        one.message_consumed()
+        more, _, _ = one.feed_data(b"")
+        assert len(more) == 1
+        targets += [head.target for head, _ in more if isinstance(head, RequestHead)]
+        found += 1
+    assert targets == [b"/%d" % number for number in range(100)]
+
+
+def test_what_follows_an_upgrade_waits():
+    one = reader()
+    ask = post("/", b"ab", "Connection: upgrade", "Upgrade: x")
+    messages, upgraded, tail = one.feed_data(get("/1") + ask + b"\x00not http")
+    assert [len(messages), upgraded, tail] == [2, True, b"\x00not http"]
+    messages, upgraded, tail = one.feed_data(get("/2"))  # it was declined, and the server hands back what waited
+    assert [len(messages), upgraded, tail] == [1, False, b""]
