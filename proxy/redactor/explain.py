@@ -110,7 +110,7 @@ def _field(field: FieldRule) -> dict[str, Any]:
 
 def _request(operation: Operation) -> dict[str, Any]:
     rule = operation.request
-    words = {word: str(getattr(rule, word)) for word in ("absent", "nulls", "empty", "own_token")}
+    words = {word: str(getattr(rule, word)) for word in ("absent", "nulls", "empty", "own_token", "other_kinds")}
     return {"body": _body(rule.body)} | (
         words if rule.body is not None and operation.verb in ("create", "update") else {}
     )

@@ -10,10 +10,11 @@ from proxy.model.value import Value
 from proxy.redactor.codecs import form as form_codec
 from proxy.redactor.codecs import json as json_codec
 from proxy.redactor.codecs.media import Media, classify
+from proxy.redactor.foreign import is_foreign
 from proxy.redactor.message import Request
 from proxy.redactor.patches import refuse_patch
 from proxy.redactor.plan import BodyPlan, Plan
-from proxy.redactor.rules import IdPlace, Match, Operation, Source
+from proxy.redactor.rules import IdPlace, Match, Operation, OtherKinds, Source
 from proxy.redactor.selectors import Found, Leaf
 
 
@@ -68,6 +69,9 @@ def read_request(plan: Plan, request: Request) -> Body | None:
     if media is Media.NONE:
         return None
     if media not in plan.request.named or (media is Media.FORM and request.body.lstrip()[:1] in form_codec.OTHER_KINDS):
+        passing = media is Media.OTHER and plan.operation.request.other_kinds is OtherKinds.PASS
+        if passing and is_foreign(request.headers, request.body):
+            return None
         raise _other_kind(plan.request, plan.operation)
     body = read_body(plan.request, media, request.body, plan.operation)
     if media is Media.JSON:

@@ -60,6 +60,13 @@ class OwnToken(enum.StrEnum):
     REFUSE = "refuse"
 
 
+class OtherKinds(enum.StrEnum):
+    """A request body of a kind that no rule can follow, such as a multipart upload: refuse it, or pass it as it came."""
+
+    REFUSE = "refuse"
+    PASS = "pass"
+
+
 @dataclass(frozen=True, slots=True)
 class Position:
     """Where in a rule file something stands; lines and columns count from 1."""
@@ -141,6 +148,7 @@ class RequestRule:
     nulls: Nulls = Nulls.ERASE
     empty: Empty = Empty.STORE
     own_token: OwnToken = OwnToken.KEEP
+    other_kinds: OtherKinds = OtherKinds.REFUSE
 
 
 @dataclass(frozen=True, slots=True)

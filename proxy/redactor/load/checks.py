@@ -8,7 +8,7 @@ from proxy.model.path import Path, Step, spell
 from proxy.model.schema import Schema
 from proxy.redactor.load.entities import Draft
 from proxy.redactor.load.faults import Faults
-from proxy.redactor.rules import Endpoint, Operation, Position, RuleTest, Verb
+from proxy.redactor.rules import Endpoint, Operation, OtherKinds, Position, RuleTest, Verb
 from proxy.tokenization.base import Resolution
 
 
@@ -83,6 +83,7 @@ def warnings(files: Sequence[FileRules]) -> Iterator[str]:
                 yield f"{draft.at}: no operation names the entity '{draft.entity.name}', so nothing of it is protected"
         for operation in file.operations:
             yield from _descents(operation)
+            yield from _unseen(operation)
         yield from _unread(file)
     yield from _shared_upstreams(files)
 
@@ -91,6 +92,14 @@ def _field_warnings(draft: Draft) -> Iterator[str]:
     for rule in draft.entity.fields.values():
         if rule.shape.resolution is Resolution.CLEAR:
             yield f"{draft.places[rule.name]}: the shape plain sends the value of {rule.name} itself to the application"
+
+
+def _unseen(operation: Operation) -> Iterator[str]:
+    if operation.request.other_kinds is OtherKinds.PASS:
+        yield (
+            f"{operation.position}: 'other_kinds: pass' sends uploads and other bodies of {operation.label} to the application "
+            "as they come, with every value they hold"
+        )
 
 
 def _descents(operation: Operation) -> Iterator[str]:

@@ -143,6 +143,7 @@ REQUEST = Block(
         Key("nulls", Word(("erase", "keep")), "a field that is null: erase the value, or keep it and send its token", "erase"),
         Key("empty", Word(("store", "keep")), "a field that is the empty text: store that, or keep the value and send its token", "store"),
         Key("own_token", Word(("keep", "refuse")), "a field that holds the record's own token: keep the value, or refuse the request", "keep"),
+        Key("other_kinds", Word(("refuse", "pass")), "a body that is neither JSON, form nor text, such as a multipart upload: refuse the request, or pass the body as it came, whatever it holds", "refuse"),
     ),
     later=("patch", "own_mask", "values", "split", "json"),
 )  # fmt: skip

@@ -21,6 +21,7 @@ from proxy.redactor.rules import (
     IdPlace,
     Nulls,
     Operation,
+    OtherKinds,
     OwnToken,
     Position,
     RequestRule,
@@ -117,6 +118,7 @@ def _request(section: Section, verb: Verb, entity: Entity, faults: Faults) -> Re
         Nulls(words.get("nulls", "erase")),
         Empty(words.get("empty", "store")),
         OwnToken(words.get("own_token", "keep")),
+        OtherKinds((inner.value("other_kinds") if inner is not None else None) or "refuse"),
     )
 
 

@@ -1,7 +1,7 @@
 from proxy.redactor.load import grammar
 from proxy.redactor.load.forms import Block, Word
 from proxy.redactor.load.grammar import blocks
-from proxy.redactor.rules import Absent, Empty, Limits, Nulls, OnError, OwnToken, Unmatched
+from proxy.redactor.rules import Absent, Empty, Limits, Nulls, OnError, OtherKinds, OwnToken, Unmatched
 from proxy.tokenization import KINDS, PERSISTENT, SHAPES, SYNONYMS
 
 
@@ -37,7 +37,13 @@ def test_no_key_is_both_supported_and_not_supported_yet():
 
 def test_words_are_those_of_the_compiled_rules():
     assert choices(grammar.ENDPOINT, "unmatched") == [str(word) for word in Unmatched]
-    for key, words in (("absent", Absent), ("nulls", Nulls), ("empty", Empty), ("own_token", OwnToken)):
+    for key, words in (
+        ("absent", Absent),
+        ("nulls", Nulls),
+        ("empty", Empty),
+        ("own_token", OwnToken),
+        ("other_kinds", OtherKinds),
+    ):
         assert sorted(choices(grammar.REQUEST, key)) == sorted(str(word) for word in words)
     assert choices(grammar.FIELD, "kind") == list(KINDS)
 
