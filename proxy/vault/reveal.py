@@ -94,6 +94,33 @@ async def reveal_anywhere(collection: Collection, texts: Iterable[str]) -> dict[
     return found
 
 
+#: A shape with so many tokens gives none that a value equals by chance.
+_BEYOND_CHANCE = 2.0**64
+
+
+async def own(collection: Collection, places: Iterable[tuple[str, str]]) -> frozenset[tuple[str, str]]:
+    """Which of these (field, text) are same-value tokens of records that are kept, and so no values of anybody.
+
+    Only of shapes too large for a value to equal a token by chance. While the store cannot be read, none are.
+    """
+    hashes = {
+        collection.token_hash(name, text): (name, text)
+        for name, text in places
+        if collection.tokenizers[name].resembles(text)
+        and collection.shapes[name].resolution is Resolution.INDEXED
+        and collection.shapes[name].capacity() >= _BEYOND_CHANCE
+    }
+    if not hashes:
+        return frozenset()
+    try:
+        found = await collection.store.by_tokens(collection.table, list(hashes))
+    except VaultError as error:
+        if error.code is not Code.VAULT_DOWN:
+            raise
+        return frozenset()
+    return frozenset(hashes[digest] for digest, rids in found.items() if rids)
+
+
 def _only(opened: Mapping[int, Opened], rids: Iterable[int | None]) -> Opened | None:
     """The one record that the tokens of an object carry, if they agree: the object is that record, bound or not yet."""
     found = {rid for rid in rids if rid is not None and rid in opened}

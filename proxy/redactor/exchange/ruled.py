@@ -25,7 +25,7 @@ from proxy.redactor.words import Words
 from proxy.telemetry.metrics import Cell
 from proxy.tokenization.base import Resolution
 from proxy.vault.reconcile import reconcile, reconcile_gone
-from proxy.vault.reveal import Opened, Shown, reveal, reveal_anywhere, unbound
+from proxy.vault.reveal import Opened, Shown, own, reveal, reveal_anywhere, unbound
 from proxy.vault.vault import Vault
 
 _GONE = (404, 410)
@@ -44,6 +44,7 @@ class RuleExchange:
         self._began = collection.clock()
         self._writing = Writing(plan.operation, collection, vault) if plan.operation.verb is not Verb.READ else None
         self._ids: list[str] = []
+        self._own: frozenset[tuple[str, str]] = frozenset()  #: (field, token) of what it searched for by token already
         self._asked: dict[str, Value] = {}  #: what it searched for, in the caller's spelling
         self._request: Request | None = None  #: as it came
 
@@ -55,7 +56,7 @@ class RuleExchange:
         body = read_request(self._plan, request)
         items = body.items if body is not None else []
         self._ids = request_ids(self._operation.id, self._match, request, body)
-        target = self._search_target(request.target)
+        target = await self._search(request.target, items)
         if self._writing is not None and (items or self._operation.verb is Verb.DELETE):
             await self._writing.stage(items, self._ids)
         if body is None or not items:
@@ -75,19 +76,27 @@ class RuleExchange:
         return [self._searched(spot) for spot in item.spots]
 
     def _searched(self, spot: Spot) -> Value | None:
-        """The same-value token that finds a value in the application's own search."""
-        if spot.value is None or spot.value.text == "":
+        """The same-value token that finds a value in the application's own search; ``None`` for what needs none."""
+        if spot.value is None or spot.value.text == "" or (spot.field, spot.value.text) in self._own:
             return None
         token = self._collection.same_token(spot.field, spot.value)
         self._asked[token.text] = spot.value
         return token
 
-    def _search_target(self, target: bytes) -> bytes:
+    async def _search(self, target: bytes, items: Sequence[Item]) -> bytes:
+        """The target with tokens in place of the values that it searches for.
+
+        Applications build links of what they were sent, so tokens come back where values are expected: those stay.
+        """
         names = self._operation.request.query
-        if not names:
+        queried = query_spots(target, names) if names else []
+        sought = items if self._operation.verb in (Verb.READ, Verb.DELETE) else ()
+        if not queried and not sought:
             return target
+        spots = (*queried, *(spot for item in sought for spot in item.spots))
+        self._own = await own(self._collection, restore.places(spots))
         edits = []
-        for spot in query_spots(target, names):
+        for spot in queried:
             token = self._searched(spot)
             if token is not None:
                 edits.append((spot.start, spot.end, restore.encode(Media.FORM, token)))

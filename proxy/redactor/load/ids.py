@@ -1,11 +1,13 @@
 """Where an operation finds the ids of records: what the file says, or the defaults of the language."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from proxy.redactor import globs
 from proxy.redactor.load.faults import Faults, did_you_mean
 from proxy.redactor.load.forms import Section
-from proxy.redactor.load.overlaps import selects_many
-from proxy.redactor.rules import BodyPlace, IdPlace, Source, Verb
+from proxy.redactor.load.overlaps import overlap, selects_many
+from proxy.redactor.rules import BodyPlace, IdPlace, Operation, Source, Verb
 from proxy.redactor.template import Template
 
 _ANSWER = (
@@ -92,6 +94,42 @@ def _created(section: Section, request: BodyPlace | None, faults: Faults, succes
             f"this create does not say where its answer carries the id, and forms are mostly answered by a redirect; {_ANSWER}",
         )
     return IdPlace(Source.BODY, path=("id",))
+
+
+def check_ids(operation: Operation, section: Section, faults: Faults) -> None:
+    """Note an id that is itself a protected value: it would be a token on one side and a value on the other."""
+    response: Section | None = section.value("response")
+    sides: tuple[tuple[IdPlace | None, BodyPlace | None, Mapping[str, str], Section], ...] = (
+        (operation.id, operation.request.body, operation.request.query, section),
+        (operation.response.id, operation.response.body, {}, response or section),
+    )
+    for place, body, query, holder in sides:
+        if place is None:
+            continue
+        for field in dict.fromkeys((*_fields_at(place, body), *_fields_called(place, body, query))):
+            faults.add(
+                holder.place("id"), f"this id is the protected field {field}; an id must be a value that no rule names"
+            )
+
+
+def _fields_at(place: IdPlace, body: BodyPlace | None) -> Iterator[str]:
+    """The fields that stand where the id stands in a JSON body."""
+    if place.source is not Source.BODY or body is None:
+        return
+    objects = body.objects or ()
+    path = place.path if place.absolute else objects + place.path
+    fields = {name: objects + inner for name, inner in body.fields.items()} if body.objects is not None else {}
+    yield from (name for name, other in (*fields.items(), *body.anchored.items()) if overlap(path, other))
+
+
+def _fields_called(place: IdPlace, body: BodyPlace | None, query: Mapping[str, str]) -> Iterator[str]:
+    """The fields whose form member or query parameter has the name of the id's."""
+    names = query if place.source is Source.QUERY else body.form if body is not None else {}
+    called = place.name
+    if place.source is Source.BODY and len(place.path) == 1 and isinstance(place.path[0], str):
+        called = place.path[0]  # a form is a flat object
+    if place.source in (Source.BODY, Source.FORM, Source.QUERY):
+        yield from (field for pattern, field in names.items() if globs.compiled(pattern).fullmatch(called))
 
 
 def is_single(place: IdPlace | None) -> bool:

@@ -3,14 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from proxy.model.path import Path
 from proxy.redactor.load.bodies import PLACES, compile_body, member_fields
 from proxy.redactor.load.entities import Draft, needs_record
 from proxy.redactor.load.faults import Faults, did_you_mean
 from proxy.redactor.load.forms import Item, Section
-from proxy.redactor.load.ids import is_single, request_id, response_id
+from proxy.redactor.load.ids import check_ids, is_single, request_id, response_id
 from proxy.redactor.load.outcomes import check_named, compile_success, statuses
-from proxy.redactor.load.overlaps import overlap, selects_many
+from proxy.redactor.load.overlaps import selects_many
 from proxy.redactor.load.phrases import Matched
 from proxy.redactor.rules import (
     Absent,
@@ -26,7 +25,6 @@ from proxy.redactor.rules import (
     Position,
     RequestRule,
     ResponseRule,
-    Source,
     Verb,
 )
 from proxy.tokenization import DEFAULT_SHAPE, SHAPES
@@ -70,7 +68,7 @@ def compile_operation(section: Section, scope: Scope) -> Operation | None:
         section.at,
     )
     _check_same(operation, section, faults)
-    _check_ids(operation, section, faults)
+    check_ids(operation, section, faults)
     _check_addressed(operation, section, draft, faults)
     return operation
 
@@ -142,6 +140,13 @@ def _response(
 def _check_same(operation: Operation, section: Section, faults: Faults) -> None:
     """A value that is looked for must get the same token each time."""
     query: Mapping[str, Item] = section.value("query", {})
+    if query and operation.verb in (Verb.CREATE, Verb.UPDATE):
+        faults.add(
+            section.key("query"),
+            f"the vault keeps what the body of a {operation.verb} carries, and a value in its address would be lost; "
+            "leave query out, and have it sent in the body",
+        )
+        return
     for name, field in operation.request.query.items():
         if not _findable(operation.entity, field):
             faults.add(query[name].at, _same_hint(operation.entity, field, f"the parameter '{name}'"))
@@ -167,25 +172,6 @@ def _same_hint(entity: Entity, field: str, where: str) -> str:
         f"{where} looks for {field}, so equal values need equal tokens; write token: {{shape: {shape}, same: true}} at "
         f"the field {field} of {entity.name}, or name only fields that have it"
     )
-
-
-def _check_ids(operation: Operation, section: Section, faults: Faults) -> None:
-    """An id that is itself a protected value would be a token on one side and a value on the other."""
-    response: Section | None = section.value("response")
-    sides = (
-        (operation.id, operation.request.body, section),
-        (operation.response.id, operation.response.body, response or section),
-    )
-    for place, body, holder in sides:
-        if place is None or place.source is not Source.BODY or body is None:
-            continue
-        start: Path = () if place.absolute else body.objects or ()
-        for field, path in body.fields.items():
-            if overlap(start + place.path, (body.objects or ()) + path):
-                faults.add(
-                    holder.place("id"),
-                    f"this id is the protected field {field}; an id must be a value that no rule names",
-                )
 
 
 def _check_addressed(operation: Operation, section: Section, draft: Draft, faults: Faults) -> None:

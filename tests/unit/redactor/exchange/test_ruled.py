@@ -104,6 +104,27 @@ async def test_a_search_finds_by_the_same_token_and_shows_the_caller_its_own_spe
     assert await refused.seen(400, {"error": f"nobody is {token}"}) == {"error": "nobody is no@wexlomere.example"}
 
 
+async def test_a_token_that_comes_back_in_a_search_stays_as_it_is():
+    body = '{match: "POST /q", read: p, request: {fields: {email: $.email}}' + LIST
+    one = await desk(*USUAL, body)
+    stored = await one.create(ANN)
+    link = f"GET /p?email={stored['email'].replace('@', '%40')}&page=2"  # as an application builds it
+    call = await one.send(link)
+    assert f"GET {call.sent.target.decode()}" == link
+    assert await call.seen(200, [stored]) == [{**ANN, "id": 1}]
+    assert (await one.send("POST /q", {"email": stored["email"]})).json == {"email": stored["email"]}
+    strange = await one.send(f"GET /p?email={stored['email'][::-1].replace('@', '%40')}")
+    assert stored["email"][::-1].encode() not in strange.sent.target, "only what the vault gave is a token"
+
+
+async def test_a_token_that_comes_back_while_the_vault_is_down_is_a_value_like_any_other():
+    one = await usual()
+    stored = await one.create(ANN)
+    one.store.fail("by_tokens")
+    call = await one.send(f"GET /p?email={stored['email']}")
+    assert stored["email"].encode() not in call.sent.target
+
+
 async def test_a_search_by_body():
     operation = "{match: POST /q, read: p, request: {fields: {email: $.email}, form: {mail: email}}" + LIST
     one = await desk(*USUAL, operation)
