@@ -1,10 +1,20 @@
 """What every test may use, and the closing lines of a run."""
 
+import os
 from collections.abc import Callable
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.unavailable import PROPERTY, sentence, sentences
+
+# The same examples in every run, so that a change is judged by what it changed and not by the draw; ``EXPLORE=1`` looks for
+# new ones. No example is a fault because the machine was slow, neither to run it nor to draw it.
+settings.register_profile("shared machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "every run alike", parent=settings.get_profile("shared machine"), derandomize=True, database=None
+)
+settings.load_profile("shared machine" if os.environ.get("EXPLORE") else "every run alike")
 
 
 @pytest.fixture

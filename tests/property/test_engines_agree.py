@@ -163,7 +163,7 @@ def engines() -> Iterator[Engines]:
         runner.run(other.close())
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(before=st.lists(commits, max_size=4), burst=st.lists(commits, min_size=1, max_size=8))
 def test_a_group_gives_what_its_commits_give_one_after_the_other(
     before: list[list[Change]], burst: list[list[Change]]
@@ -178,7 +178,7 @@ def test_a_group_gives_what_its_commits_give_one_after_the_other(
     pair.connection.close()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(burst=st.lists(commits, min_size=2, max_size=12))
 def test_commits_called_in_one_breath_are_as_one_after_the_other(engines: Engines, burst: list[list[Change]]) -> None:
     layout = engines.fresh()
@@ -224,4 +224,4 @@ def test_any_walk_gives_the_same(engines: Engines) -> None:
                 assert engines.runner.run(store.note(self.layout.table)) == content
             self.note = content
 
-    run_state_machine_as_test(Walk, settings=settings(max_examples=25, stateful_step_count=20, deadline=None))
+    run_state_machine_as_test(Walk, settings=settings(max_examples=25, stateful_step_count=20))

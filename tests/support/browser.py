@@ -20,6 +20,8 @@ from typing import Any, Self
 
 import aiohttp
 
+from tests.support.patience import PATIENCE
+
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _FLAGS = (
     "--headless",
@@ -37,7 +39,6 @@ _FLAGS = (
     "--lang=en-GB",
     "--remote-debugging-port=0",
 )
-_PATIENCE = 15.0  # seconds until a page that does not do what it should fails the test
 
 
 class NoBrowser(Exception):
@@ -127,7 +128,7 @@ class Browser:
         message = {"id": number, "method": method, "params": parameters or {}}
         answer = self._waiting[number] = asyncio.get_running_loop().create_future()
         await self._connection.send_json({**message, "sessionId": session} if session else message)
-        content = await asyncio.wait_for(answer, _PATIENCE)
+        content = await asyncio.wait_for(answer, PATIENCE)
         assert "error" not in content, f"{method}: {content.get('error')}"
         result: dict[str, Any] = content.get("result", {})
         return result
@@ -200,7 +201,7 @@ class Page:
     async def until(self, script: str, origin: str = "") -> None:
         """Wait until the expression is true; ``AssertionError`` with the page's text when it does not become so."""
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(PATIENCE):
                 while not await self._holds(script, origin):  # noqa: ASYNC110  # the page is another process
                     await asyncio.sleep(0.05)
         except TimeoutError:
@@ -284,14 +285,14 @@ class Page:
 
 
 async def _address(process: asyncio.subprocess.Process, file: Path) -> str:
-    for _ in range(600):
+    for _ in range(1200):
         if process.returncode is not None:
             raise NoBrowser(f"chromium ended at once with status {process.returncode}")
         lines = await asyncio.to_thread(_lines, file)
         if len(lines) == 2:
             return f"ws://127.0.0.1:{lines[0]}{lines[1]}"
         await asyncio.sleep(0.05)
-    raise NoBrowser("chromium did not start within 30 seconds")
+    raise NoBrowser("chromium did not start within 60 seconds")
 
 
 def _lines(file: Path) -> list[str]:

@@ -11,10 +11,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.patience import PATIENCE
 from tests.support.tree import ROOT
-
-_START = 30.0  # seconds; a shared machine may be slow
-_END = 10.0
 
 
 @dataclass
@@ -50,7 +48,7 @@ class Demo:
         """Press Ctrl-C; the exit status, and what was printed since."""
         assert self.process.stdout is not None
         self.process.send_signal(signal.SIGINT)
-        async with asyncio.timeout(_END):
+        async with asyncio.timeout(PATIENCE):
             rest = await self.process.stdout.read()
             return await self.process.wait(), rest.decode()
 
@@ -89,7 +87,7 @@ async def demo(folder: Path, *arguments: str) -> AsyncIterator[Demo]:
 async def _said(process: asyncio.subprocess.Process) -> str:
     assert process.stdout is not None
     text = ""
-    async with asyncio.timeout(_START):
+    async with asyncio.timeout(PATIENCE):
         while "Ctrl-C stops" not in text:
             line = await process.stdout.readline()
             if not line:

@@ -23,6 +23,7 @@ from proxy.redactor.rules import (
 from proxy.web.gateway import Gateway, GatewayOptions
 from proxy.web.listening import listen
 from proxy.web.ports import Seen
+from proxy.web.server import CallerConnection
 from proxy.web.upstream.client import HttpUpstream
 from proxy.web.upstream.limits import Limits as UpstreamLimits
 
@@ -104,6 +105,12 @@ class Steered:
 
     def seen(self, seen: Seen) -> None:
         self.notes.append(seen)
+
+    @property
+    def callers(self) -> list[CallerConnection]:
+        """The connections to callers that are open."""
+        assert self.gateway is not None
+        return self.gateway.server.callers
 
 
 def endpoint(url: str, **more: Any) -> Endpoint:

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from proxy.errors import Code, VaultError
-
-_START = 20.0  # seconds; a shared machine may be slow
+from tests.support.patience import PATIENCE
 
 
 @dataclass
@@ -61,7 +60,7 @@ class Instance:
         )
         self._reader = asyncio.create_task(self._read(self.process))
         waiting = asyncio.create_task(self._listening.wait())
-        await asyncio.wait([waiting, self._reader], timeout=_START, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([waiting, self._reader], timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
         if not self._listening.is_set():
             await self.kill()
@@ -83,7 +82,7 @@ class Instance:
         """Log lines of that event so far."""
         return [event for line in self.log.splitlines() if (event := parsed(bytes(line))).get("event") == name]
 
-    async def logged(self, name: str, count: int = 1, within: float = 5.0) -> None:
+    async def logged(self, name: str, count: int = 1, within: float = PATIENCE) -> None:
         """Wait until the event was logged so many times."""
         async with asyncio.timeout(within):
             while len(self.events(name)) < count:  # noqa: ASYNC110  # the log comes from another process

@@ -13,8 +13,7 @@ from typing import Any
 
 from tests.support.crashing import Life
 from tests.support.instance import parsed
-
-_PATIENCE = 30.0  # seconds; a shared machine may be slow
+from tests.support.patience import PATIENCE
 
 
 class Nursery:
@@ -44,7 +43,7 @@ class Nursery:
     async def fork(self, life: Life) -> int:
         """Start a life; its process id."""
         self._tell(life._asdict())
-        return await asyncio.wait_for(self._born.get(), _PATIENCE)
+        return await asyncio.wait_for(self._born.get(), PATIENCE)
 
     def signal(self, child: int, number: signal.Signals) -> None:
         """Send a signal to that process; no effect when it has ended."""
@@ -139,7 +138,7 @@ class Installation:
         """Serve; whether it came to listening before it ended."""
         await self.begin(**plan)
         end = self.nursery.end_of(self.process)
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(PATIENCE):
             while not self._listening():
                 if end.done():
                     return False
@@ -162,7 +161,7 @@ class Installation:
 
     async def ended(self) -> int:
         """Wait for the end; the exit status, negative for a signal."""
-        return await asyncio.wait_for(asyncio.shield(self.nursery.end_of(self.process)), _PATIENCE)
+        return await asyncio.wait_for(asyncio.shield(self.nursery.end_of(self.process)), PATIENCE)
 
     async def kill(self) -> None:
         """kill -9; no effect when it is gone, or was never born."""

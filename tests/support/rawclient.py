@@ -8,6 +8,7 @@ async with RawClient(port) as client:
 import asyncio
 from typing import Self
 
+from tests.support.patience import PATIENCE
 from tests.support.rawhttp import Message, Wire
 
 
@@ -33,7 +34,7 @@ class RawClient(Wire):
             if message.status >= 200 or message.status == 101:
                 return await self.body(message, answer_to=method)
 
-    async def ask(self, request: bytes, seconds: float = 5.0) -> Message:
+    async def ask(self, request: bytes, seconds: float = PATIENCE) -> Message:
         """Send a request and read its answer; the method is read from the request."""
         async with asyncio.timeout(seconds):
             await self.send(request)

@@ -14,6 +14,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import Self
 
+from tests.support.patience import PATIENCE
 from tests.support.rawhttp import Message, Wire
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -82,7 +83,7 @@ class RawServer:
     def _notify(self) -> None:
         self.changed.set()
 
-    async def until(self, condition: Callable[[], bool], seconds: float = 5.0) -> None:
+    async def until(self, condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
         """Wait until something about the server is so."""
         async with asyncio.timeout(seconds):
             while not condition():

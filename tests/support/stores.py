@@ -7,6 +7,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from proxy.errors import Code, VaultError
 from proxy.storage.base import Change, Layout, Row, Staged, Store
+from tests.support.patience import PATIENCE
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -26,7 +27,7 @@ class Gate:
 
     async def reached(self) -> None:
         """Until a call has come to the gate."""
-        await asyncio.wait_for(self._reached.wait(), 10)
+        await asyncio.wait_for(self._reached.wait(), PATIENCE)
 
     def open(self) -> None:
         """Let through who waits and who still comes."""

@@ -22,6 +22,7 @@ class HttpUpstream:
         self._sweeper: asyncio.TimerHandle | None = None
         shortest = min(self._limits.head, self._limits.idle, self._limits.keep, self._limits.total or 60.0)
         self._interval = min(1.0, max(0.02, shortest / 8))
+        self._due = 0.0  #: when the sweeper is to come again, in loop time
 
     async def send(self, call: Call) -> Reply:
         """See ``Upstream.send``.
@@ -61,15 +62,25 @@ class HttpUpstream:
             context = client_context()
         pool = self._pools[address] = Pool(address, self._limits, context)
         if self._sweeper is None:
+            self._due = asyncio.get_running_loop().time()
             self._sweep()
         return pool
 
     def _sweep(self) -> None:
+        """End what is over its deadline, and come again.
+
+        A sweeper that comes much too late means that this process stood still: a machine that was moved, an overloaded
+        core. Answers that came meanwhile wait unread; their silence was ours, not the application's.
+        """
         loop = asyncio.get_running_loop()
         now = loop.time()
+        late = now - self._due
+        if late < self._interval:
+            late = 0.0
         for pool in self._pools.values():
-            pool.sweep(now)
-        self._sweeper = loop.call_later(self._interval, self._sweep)
+            pool.sweep(now, late)
+        self._due = now + self._interval
+        self._sweeper = loop.call_at(self._due, self._sweep)
 
     def counts(self, address: Address) -> tuple[int, int]:
         """Connections to that address: busy and idle."""

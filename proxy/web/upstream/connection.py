@@ -150,6 +150,12 @@ class Connection(asyncio.Protocol):
         self.deadline = self._loop.time() + self._limits.keep
         self.expires = _NEVER
 
+    def forgive(self, seconds: float) -> None:
+        """The proxy stood still for so long: an exchange gets that time again, an idle connection is only the older."""
+        if self._state != _IDLE:
+            self.deadline += seconds
+            self.expires += seconds
+
     def overdue(self) -> None:
         """The deadline has passed: an idle connection closes, an exchange ends as a time-out."""
         if self._state == _IDLE:

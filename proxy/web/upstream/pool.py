@@ -119,8 +119,11 @@ class Pool:
                 waiter.set_result(None)
                 return
 
-    def sweep(self, now: float) -> None:
-        """End what is over its deadline."""
+    def sweep(self, now: float, late: float = 0.0) -> None:
+        """End what is over its deadline. ``late``: so long the proxy itself stood still, and could not have read an answer."""
+        if late:
+            for connection in self.open:
+                connection.forgive(late)
         for connection in [one for one in self.open if one.deadline < now or one.expires < now]:
             connection.overdue()
 

@@ -18,7 +18,7 @@ import httpx
 
 base, user, password = sys.argv[1:]
 auth = (user, password) if user else None
-with httpx.Client(base_url=base, auth=auth, timeout=30, trust_env=False) as client:
+with httpx.Client(base_url=base, auth=auth, timeout=60, trust_env=False) as client:
     for line in sys.stdin:
         order = json.loads(line)
         try:

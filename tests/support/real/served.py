@@ -7,9 +7,10 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.patience import PATIENCE
+
 _LISTENING = re.compile(rb"Listening at: http://127\.0\.0\.1:(\d+)")
-_START = 30.0  # seconds; a shared machine may be slow
-_STOP = 5.0
+_STOP = 15.0  # seconds until a server that does not end is killed; no test depends on it
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ async def _read(process: asyncio.subprocess.Process, log: bytearray, port: async
 
 async def _told(port: asyncio.Future[int | None], log: bytearray) -> int:
     try:
-        number = await asyncio.wait_for(port, _START)
+        number = await asyncio.wait_for(port, PATIENCE)
     except TimeoutError:
         number = None
     assert number is not None, "the server did not start:\n" + log.decode("utf-8", "replace")

@@ -30,7 +30,7 @@ class Site:
 def prepared(python: Path, folder: Path) -> Path:
     """The project with an empty database and one account, to be copied for each test."""
     project.write(folder)
-    subprocess.run([python, "prepare.py"], cwd=folder, check=True, timeout=60)
+    subprocess.run([python, "prepare.py"], cwd=folder, check=True, timeout=300)
     return folder
 
 

@@ -11,10 +11,12 @@ from proxy.redactor.rules import Limits, OnError, Verb
 from proxy.web.matched import Patience
 from proxy.web.upstream.limits import Limits as UpstreamLimits
 from tests.support.gateway import TOKEN, VALUE, gateway
+from tests.support.ports import closed_port
 from tests.support.rawclient import RawClient, chunked, get, post
 from tests.support.rawserver import OK, RawServer, closes, says, silent
 
-QUICK = UpstreamLimits(connect=0.5, head=0.4, idle=0.4)
+#: Only for a test that waits for one of them to pass.
+QUICK = UpstreamLimits(connect=60, head=0.4, idle=0.4)
 BODY = b'{"name": "Ann"}'
 TOKENS = BODY.replace(VALUE, TOKEN)
 
@@ -221,28 +223,28 @@ async def test_the_rule_says_which_status_a_fault_has(verb, on_error, status):
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "status", "sent"),
+    ("behaviour", "status", "limits"),
     [
-        (closes(), 502, True),
-        (closes(b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{"), 502, True),
-        (says(b"rubbish\r\n\r\n"), 502, True),
-        (silent(), 504, True),
+        (closes(), 502, None),
+        (closes(b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{"), 502, None),
+        (says(b"rubbish\r\n\r\n"), 502, None),
+        (silent(), 504, QUICK),
     ],
 )
-async def test_no_answer_is_told_to_the_exchange(behaviour, status, sent):
-    async with RawServer(behaviour) as server, gateway(server.url, limits=QUICK) as (port, steered):
+async def test_no_answer_is_told_to_the_exchange(behaviour, status, limits):
+    async with RawServer(behaviour) as server, gateway(server.url, limits=limits) as (port, steered):
         async with RawClient(port) as client:
             assert (await client.ask(post("/people/1", BODY))).status == status
-        assert steered.exchange_.calls[1:] == [("failed", sent)]
+        assert steered.exchange_.calls[1:] == [("failed", True)]
+        await server.until(lambda: server.wires != [] and server.open == 0)
         assert len(server.requests) == 1
 
 
 async def test_an_application_that_was_not_reached_did_not_act():
-    async with RawServer(silent()) as server:
-        url = server.url
-    async with gateway(url, limits=QUICK) as (port, steered), RawClient(port) as client:
-        assert (await client.ask(post("/people/1", BODY))).status == 502
-        assert steered.exchange_.calls[1:] == [("failed", False)]
+    with closed_port() as nobody:
+        async with gateway(f"http://127.0.0.1:{nobody}") as (port, steered), RawClient(port) as client:
+            assert (await client.ask(post("/people/1", BODY))).status == 502
+            assert steered.exchange_.calls[1:] == [("failed", False)]
 
 
 @pytest.mark.parametrize(
@@ -281,9 +283,11 @@ async def test_a_fault_while_restoring_is_told_in_place_of_the_answer():
 
 @pytest.mark.parametrize("wanted", [True, False])
 async def test_a_caller_that_leaves_does_not_stop_the_settling(wanted):
+    left = asyncio.Event()
+
     async def slow(wire, server):
         await server.read(wire)
-        await asyncio.sleep(0.2)
+        await left.wait()
         await wire.send(answer(status=b"201 Created"))
 
     async with RawServer(slow) as server, gateway(server.url) as (port, steered):
@@ -292,6 +296,8 @@ async def test_a_caller_that_leaves_does_not_stop_the_settling(wanted):
             await client.send(post("/people/1", BODY))
             await server.until(lambda: server.requests != [])
             client.reset()
+        await server.until(lambda: [caller.transport for caller in steered.callers] == [None])
+        left.set()
         await server.until(lambda: len(steered.exchange_.calls) == 2)
         assert steered.exchange_.names == ["outgoing", "incoming" if wanted else "settled"]
         await server.until(lambda: steered.notes != [])
@@ -301,7 +307,7 @@ async def test_a_caller_that_leaves_in_the_middle_of_its_body_is_forgotten():
     async with RawServer(says(OK)) as server, gateway(server.url) as (port, steered):
         async with RawClient(port) as client:
             await client.send(get("/people/1", "Content-Length: 10", method="PUT") + b"abc")
-            await asyncio.sleep(0.05)
+            await server.until(lambda: steered.asked != [])
             client.reset()
         await server.until(lambda: steered.notes != [])
         assert server.wires == []

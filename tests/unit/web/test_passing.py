@@ -9,10 +9,12 @@ import pytest
 from proxy.errors import Code
 from proxy.web.upstream.limits import Limits
 from tests.support.gateway import gateway
+from tests.support.ports import closed_port
 from tests.support.rawclient import RawClient, chunked, get, post
 from tests.support.rawserver import OK, RawServer, closes, drips, says, silent
 
-QUICK = Limits(connect=0.5, head=0.4, idle=0.4)
+#: Only for a test that waits for one of them to pass.
+QUICK = Limits(connect=60, head=0.4, idle=0.4)
 
 
 async def exchange(request: bytes, *answers: bytes, close: bool = False):
@@ -265,25 +267,25 @@ async def test_pipelined_requests_are_answered_in_order():
 
 
 async def test_an_event_is_delivered_when_it_is_sent():
+    wanted = asyncio.Semaphore(0)
+
     async def events(wire, server):
         await server.read(wire)
         await wire.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
-        for count in range(3):
-            await asyncio.sleep(0.1)
-            data = b"data: %d %f\n\n" % (count, time.monotonic())
-            await wire.send(b"%x\r\n%b\r\n" % (len(data), data))
-        await wire.send(b"0\r\n\r\n")
+        while True:
+            await wanted.acquire()
+            await wire.send(b"9\r\ndata: 1\n\n\r\n")
 
     async with RawServer(events) as server, gateway(server.url) as (port, _), RawClient(port) as client:
         await client.send(get())
-        began = time.monotonic()
-        await client.head()
-        assert time.monotonic() - began < 0.08  # the head does not wait for the first event
-        for _ in range(3):
-            chunk = await client.exactly(5)
-            line = await client.some()
-            sent = float((chunk + line).split(b" ")[2].split(b"\n")[0])
-            assert time.monotonic() - sent < 0.05
+        await client.head()  # it does not wait for the first event, nor one event for the next
+        took = []
+        for _ in range(10):
+            began = time.monotonic()
+            wanted.release()
+            assert await client.exactly(14) == b"9\r\ndata: 1\n\n\r\n"
+            took.append(time.monotonic() - began)
+        assert min(took) < 0.05, "the best of ten, for a machine may pause now and then"
 
 
 async def test_a_request_is_delivered_as_it_is_sent():
@@ -304,49 +306,45 @@ async def test_a_request_is_delivered_as_it_is_sent():
 
 
 async def test_the_end_of_the_caller_reaches_the_application_at_once():
+    took = []
     async with RawServer(silent()) as server, gateway(server.url) as (port, steered):
-        async with RawClient(port) as client:
-            await client.send(get())
-            await server.until(lambda: server.requests != [])
-            began = time.monotonic()
-            client.reset()
-        await server.until(lambda: server.open == 0, 1)
-        assert time.monotonic() - began < 0.1
-        assert steered.notes[0].status == 0
+        for count in range(5):
+            async with RawClient(port) as client:
+                await client.send(get())
+                await server.until(lambda: len(server.requests) > count)  # noqa: B023  # used at once
+                began = time.monotonic()
+                client.reset()
+            await server.until(lambda: server.open == 0)
+            took.append(time.monotonic() - began)
+        assert [note.status for note in steered.notes] == [0] * 5
+    assert min(took) < 0.1, "the best of five, for a machine may pause now and then"
 
 
 async def test_the_end_of_the_caller_in_the_middle_of_its_body_is_no_end_of_the_request():
     async with RawServer(silent()) as server, gateway(server.url) as (port, _):
         async with RawClient(port) as client:
             await client.send(get("/", "Transfer-Encoding: chunked", method="POST") + b"3\r\nabc\r\n")
-            await server.until(lambda: server.wires != [])
-            await asyncio.sleep(0.05)
+            await server.until(lambda: server.wires != [] and server.wires[0].received.endswith(b"abc\r\n"))
             client.close()
-        await server.until(lambda: server.open == 0, 1)
+        await server.until(lambda: server.open == 0)
         assert server.requests == []
         assert not bytes(server.wires[0].received).endswith(b"0\r\n\r\n")
 
 
 async def test_the_end_of_the_caller_in_the_middle_of_an_answer_reaches_the_application():
-    ended = []
-
     async def endless(wire, server):
         await server.read(wire)
         await wire.send(b"HTTP/1.1 200 OK\r\n\r\n")
-        try:
-            while True:
-                await wire.send(b"x" * 1000, delay=0.01)
-        except ConnectionError:
-            ended.append(time.monotonic())
+        while True:
+            await wire.send(b"x" * 1000, delay=0.01)
 
     async with RawServer(endless) as server, gateway(server.url) as (port, _):
         async with RawClient(port) as client:
             await client.send(get())
             await client.exactly(5000)
-            began = time.monotonic()
+            assert server.open == 1
             client.close()
-        await server.until(lambda: ended != [], 2)
-        assert ended[0] - began < 0.15
+        await server.until(lambda: server.open == 0)  # it sends for ever, unless its connection breaks
 
 
 @pytest.mark.parametrize(
@@ -383,7 +381,8 @@ async def test_an_answer_that_breaks_off_never_looks_complete(answer, reset):
     ],
 )
 async def test_each_fault_of_the_application_is_told_in_our_own_name(behaviour, status, code):
-    async with RawServer(behaviour) as server, gateway(server.url, limits=QUICK) as (port, steered):
+    limits = QUICK if status == 504 else None
+    async with RawServer(behaviour) as server, gateway(server.url, limits=limits) as (port, steered):
         async with RawClient(port) as client:
             answer = await client.ask(post("/secret?name=Ann", b"Ann"))
             assert answer.status == status
@@ -393,16 +392,16 @@ async def test_each_fault_of_the_application_is_told_in_our_own_name(behaviour, 
             assert b"Ann" not in answer.raw
             assert (await client.ask(post("/x", b"again"))).status == status  # the connection goes on
         assert [one.code for one in steered.notes] == [code, code]
+        await server.until(lambda: len(server.requests) == 2)
         assert [one.body for one in server.requests] == [b"Ann", b"again"]
 
 
 async def test_an_application_that_does_not_run_is_told():
-    async with RawServer(silent()) as server:
-        url = server.url
-    async with gateway(url, limits=QUICK) as (port, _), RawClient(port) as client:
-        answer = await client.ask(get())
-        assert (answer.status, answer.one("domicile-answer")) == (502, b"proxy")
-        assert (await client.ask(get(method="HEAD"))).body == b""
+    with closed_port() as nobody:
+        async with gateway(f"http://127.0.0.1:{nobody}") as (port, _), RawClient(port) as client:
+            answer = await client.ask(get())
+            assert (answer.status, answer.one("domicile-answer")) == (502, b"proxy")
+            assert (await client.ask(get(method="HEAD"))).body == b""
 
 
 async def test_a_body_that_breaks_its_framing_is_refused():
@@ -475,7 +474,7 @@ async def test_a_caller_that_takes_nothing_is_given_up():
     ):
         await client.send(get())
         await client.exactly(1000)
-        await server.until(lambda: server.open == 0, 5)
+        await server.until(lambda: server.open == 0)
 
 
 async def test_a_connection_that_the_application_just_closed_is_no_error():

@@ -2,6 +2,7 @@ import asyncio
 
 from proxy.web.upstream.limits import Limits
 from tests.support.gateway import gateway
+from tests.support.patience import PATIENCE
 from tests.support.pressure import stopped
 from tests.support.rawclient import RawClient, get, post
 from tests.support.rawserver import OK, RawServer, says
@@ -68,7 +69,7 @@ async def test_the_end_of_the_caller_ends_the_tunnel_at_the_application():
             await client.send(get("/chat", *ASK))
             await client.head()
             client.reset()
-        await server.until(lambda: server.open == 0, 1)
+        await server.until(lambda: server.open == 0)
 
 
 async def test_the_end_of_the_application_ends_the_tunnel_at_the_caller():
@@ -82,7 +83,7 @@ async def test_the_end_of_the_application_ends_the_tunnel_at_the_caller():
         await client.send(get("/chat", *ASK))
         await client.head()
         await client.send(b"x")
-        await asyncio.wait_for(client.ended(), 1)
+        await asyncio.wait_for(client.ended(), PATIENCE)
 
 
 async def test_a_silent_tunnel_ends_in_time():
@@ -90,7 +91,7 @@ async def test_a_silent_tunnel_ends_in_time():
         async with RawClient(port) as client:
             await client.send(get("/chat", *ASK))
             await client.head()
-            await asyncio.wait_for(client.ended(), 3)
+            await asyncio.wait_for(client.ended(), PATIENCE)
         await server.until(lambda: server.open == 0)
 
 

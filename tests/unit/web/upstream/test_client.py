@@ -10,14 +10,23 @@ from proxy.errors import Code
 from proxy.web.upstream.client import HttpUpstream
 from proxy.web.upstream.limits import Limits
 from proxy.web.upstream.port import Address, Call, Framing, Reply, UpstreamFault
+from tests.support.patience import PATIENCE
 from tests.support.pressure import stopped
 from tests.support.rawserver import OK, RawServer, closes, drips, once_then_closes, says, silent
 
-QUICK = Limits(connect=0.5, head=0.3, idle=0.3, keep=0.5)
+#: Only for a test that waits for one of them to pass.
+QUICK = Limits(connect=60, head=0.3, idle=0.3, keep=0.5)
 
 
 @pytest.fixture
 def upstream():
+    made = HttpUpstream(Limits(connect=60, keep=60))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def quick():
     made = HttpUpstream(QUICK)
     yield made
     made.close()
@@ -123,18 +132,17 @@ async def test_a_whole_body_is_framed_as_chunks_on_demand(upstream):
     ],
 )
 async def test_each_fault_before_the_head_has_its_code_and_says_that_the_request_went_out(
-    upstream, behaviour, code, words
+    upstream, quick, behaviour, code, words
 ):
+    chosen = quick if code is Code.UPSTREAM_TIMEOUT else upstream
     async with RawServer(behaviour) as server:
-        began = time.monotonic()
         with pytest.raises(UpstreamFault, match=words) as caught:
-            await upstream.send(call(server, "POST", b"once"))
+            await asyncio.wait_for(chosen.send(call(server, "POST", b"once")), PATIENCE / 2)
         assert caught.value.code is code
         assert caught.value.sent
-        assert time.monotonic() - began < 2
-        await server.until(lambda: server.open == 0)
+        await server.until(lambda: server.wires != [] and server.open == 0)
         assert len(server.requests) == 1
-        assert upstream.counts(Address("http", "127.0.0.1", server.port)) == (0, 0)
+        assert chosen.counts(Address("http", "127.0.0.1", server.port)) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -152,27 +160,38 @@ async def test_a_body_that_breaks_off_gives_what_came_and_then_the_fault(upstrea
             await reply.read()
 
 
-async def test_a_body_that_stops_is_a_timeout(upstream):
+async def test_a_body_that_stops_is_a_timeout(quick):
     async with RawServer(says(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")) as server:
-        reply = await upstream.send(call(server))
+        reply = await quick.send(call(server))
         assert await reply.read() == b"abc"
         with pytest.raises(UpstreamFault, match="in the middle") as caught:
             await reply.read()
         assert caught.value.code is Code.UPSTREAM_TIMEOUT
 
 
-async def test_slow_but_steady_is_no_timeout(upstream):
+async def test_slow_but_steady_is_no_timeout(quick):
     async with RawServer(drips(b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n" + b"x" * 12, 40)) as server:
-        reply = await upstream.send(call(server))
+        reply = await quick.send(call(server))
         assert len(await whole(reply)) == 12
 
     async def steady(wire, server):
         await server.read(wire)
-        await wire.send(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n")
-        await wire.send(b"abcdef", 1, 0.15)
+        await wire.send(b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n")
+        await wire.send(b"abcdefghijkl", 1, 0.05)
 
     async with RawServer(steady) as server:
-        assert await whole(await upstream.send(call(server))) == b"abcdef"
+        assert await whole(await quick.send(call(server))) == b"abcdefghijkl"
+
+
+async def test_while_the_proxy_itself_stands_still_the_application_is_not_blamed(quick):
+    async def soon(wire, server):
+        await server.read(wire)
+        time.sleep(0.5)  # noqa: ASYNC251  # blocking is the point: the proxy's own loop
+        await asyncio.sleep(0.05)
+        await wire.send(OK)
+
+    async with RawServer(soon) as server:
+        assert await whole(await quick.send(call(server))) == b"ok"
 
 
 async def test_the_whole_exchange_can_be_bounded():
@@ -230,12 +249,12 @@ async def test_bytes_that_nobody_asked_for_end_the_connection(upstream):
         assert len(server.wires) == 2
 
 
-async def test_idle_connections_are_closed_in_time(upstream):
+async def test_idle_connections_are_closed_in_time(quick):
     async with RawServer(says(OK)) as server:
-        await upstream.send(call(server))
-        assert upstream.counts(Address("http", "127.0.0.1", server.port)) == (0, 1)
-        await server.until(lambda: server.open == 0, 3)
-        assert upstream.counts(Address("http", "127.0.0.1", server.port)) == (0, 0)
+        await quick.send(call(server))
+        assert quick.counts(Address("http", "127.0.0.1", server.port)) == (0, 1)
+        await server.until(lambda: server.open == 0)
+        assert quick.counts(Address("http", "127.0.0.1", server.port)) == (0, 0)
 
 
 async def test_the_last_used_connection_is_used_first(upstream):
@@ -253,7 +272,7 @@ async def test_leaving_drops_the_connection(upstream):
         task = asyncio.ensure_future(upstream.send(call(server)))
         await server.until(lambda: server.requests != [])
         task.cancel()
-        await server.until(lambda: server.open == 0, 1)
+        await server.until(lambda: server.open == 0)
         assert task.cancelled() or await asyncio.wait([task])
 
 
@@ -261,7 +280,7 @@ async def test_dropping_an_answer_under_way_drops_the_connection(upstream):
     async with RawServer(says(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")) as server:
         reply = await upstream.send(call(server))
         reply.abort()
-        await server.until(lambda: server.open == 0, 1)
+        await server.until(lambda: server.open == 0)
         with pytest.raises(UpstreamFault):
             await whole(reply)
 
@@ -274,7 +293,7 @@ async def test_a_fault_of_the_streamed_body_comes_through_and_drops_the_connecti
     async with RawServer(silent()) as server:
         with pytest.raises(ValueError, match="went away"):
             await upstream.send(call(server, "POST", broken(), chunked=True))
-        await server.until(lambda: server.open == 0, 1)
+        await server.until(lambda: server.open == 0)
         assert server.requests == []
 
 
@@ -287,14 +306,14 @@ async def test_an_answer_before_the_end_of_the_request_is_passed_on_and_ends_the
     async with RawServer(early) as server:
         reply = await upstream.send(call(server, "POST", pieces_of(*[b"x"] * 100, wait=0.1), chunked=True))
         assert reply.head.status == 413
-        await server.until(lambda: server.open == 0, 1)
+        await server.until(lambda: server.open == 0)
 
 
-async def test_a_request_that_takes_long_to_send_is_no_timeout_as_long_as_it_moves(upstream):
+async def test_a_request_that_takes_long_to_send_is_no_timeout_as_long_as_it_moves(quick):
     async with RawServer(says(OK)) as server:
-        reply = await upstream.send(call(server, "POST", pieces_of(*[b"x"] * 6, wait=0.15), chunked=True))
+        reply = await quick.send(call(server, "POST", pieces_of(*[b"x"] * 12, wait=0.05), chunked=True))
         assert reply.head.status == 200
-        assert server.requests[0].body == b"xxxxxx"
+        assert server.requests[0].body == b"x" * 12
 
 
 async def test_a_slow_reader_stops_the_application(upstream):

@@ -69,12 +69,26 @@ async def test_an_answer_in_one_piece_frees_the_connection_at_once(connection):
     assert (await task).whole == b"ok"
 
 
+async def test_what_the_proxy_stood_still_is_given_again_to_an_exchange_and_not_to_an_idle_connection(connection):
+    task = await begun(connection)
+    before = connection.deadline
+    connection.forgive(100)
+    assert connection.deadline == before + 100
+    assert connection.expires == float("inf")
+    connection.data_received(OK)
+    connection.park()
+    before = connection.deadline
+    connection.forgive(100)
+    assert connection.deadline == before
+    assert (await task).whole == b"ok"
+
+
 async def test_the_deadline_follows_the_exchange(connection):
     now = connection._loop.time()
     task = await begun(connection)
-    assert 6 < connection.deadline - now < 8
+    assert now + 7 <= connection.deadline <= connection._loop.time() + 7
     connection.data_received(b"HTTP/1.1 200 OK\r\n\r\nx")
-    assert 2 < connection.deadline - now < 4
+    assert now + 3 <= connection.deadline <= connection._loop.time() + 3
     assert await (await task).read() == b"x"
 
 
