@@ -6,6 +6,7 @@ import pytest
 from aiohttp.web_protocol import RequestHandler
 
 from proxy.errors import Code
+from proxy.web.request_head import Heads
 from proxy.web.server import CallerConnection
 from tests.support.gateway import gateway
 from tests.support.patience import PATIENCE
@@ -86,8 +87,6 @@ async def test_garbage_behind_a_request_ends_the_connection_and_is_not_forwarded
 
 
 async def test_a_slow_head_is_given_up():
-    from proxy.web.request_head import Heads
-
     options = {"heads": Heads(keep=0.3)}
     async with (
         RawServer(says(OK)) as server,
@@ -112,8 +111,6 @@ async def kept_while_asking(port: int) -> bool:
 
 
 async def test_a_kept_connection_is_measured_from_its_last_answer():
-    from proxy.web.gateway import Heads
-
     options = {"heads": Heads(keep=0.6)}
     async with RawServer(says(OK)) as server, gateway(server.url, options=options) as (port, _):
         for _ in range(10):  # a machine that pauses between two requests spoils a try
