@@ -34,6 +34,9 @@ class Code(enum.StrEnum):
     UPSTREAM_UNREACHABLE = "upstream_unreachable"  #: refused, name not found, TLS failure
     UPSTREAM_TIMEOUT = "upstream_timeout"  #: no answer in time
     UPSTREAM_BROKEN = "upstream_broken"  #: reset, or an answer that is not HTTP
+    UNREADABLE_ANSWER = (
+        "unreadable_answer"  #: an answer that had to be restored cannot be read, and the rule says refuse
+    )
     ANSWER_TOO_LARGE = "answer_too_large"  #: an answer that had to be restored is over the limit
 
     # Start-up and configuration: the sentence is what the operator reads.

@@ -184,6 +184,7 @@ class OnError:
     field_absent: str = "count"  #: ``count`` | ``refuse``
     unknown_token: str = "leave"  # the word of the rule language, not a credential
     upstream_not_2xx: str = "scan"  #: ``scan`` | ``pass``
+    unreadable_answer: str = "tokens"  #: ``tokens``: it passes as it came; or a status as text, e.g. ``"502"``
 
 
 @dataclass(frozen=True, slots=True)

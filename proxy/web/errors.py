@@ -27,6 +27,7 @@ STATUS: Final[Mapping[Code, int]] = MappingProxyType(
         Code.UPSTREAM_UNREACHABLE: 502,
         Code.UPSTREAM_TIMEOUT: 504,
         Code.UPSTREAM_BROKEN: 502,
+        Code.UNREADABLE_ANSWER: 502,
         Code.ANSWER_TOO_LARGE: 502,
         Code.BAD_SETTINGS: 500,
         Code.BAD_RULES: 500,
@@ -46,6 +47,8 @@ def status_of(error: VaultError, on_error: OnError | None = None, verb: Verb | N
         return STATUS[error.code]
     if error.code is Code.VAULT_DOWN:
         return _vault_down(on_error, verb)
+    if error.code is Code.UNREADABLE_ANSWER and on_error.unreadable_answer.isdecimal():
+        return int(on_error.unreadable_answer)
     chosen = {
         Code.UNREADABLE_BODY: on_error.unreadable_body,
         Code.AMBIGUOUS_JSON: on_error.ambiguous_json,

@@ -27,7 +27,15 @@ _DENIED = "No rule names this request, and the endpoint answers only what its ru
 _DENY, _REPORT = Unmatched.DENY, Unmatched.REPORT
 
 #: Faults of the application; all others are refusals of the proxy.
-_FAILURES = frozenset({Code.UPSTREAM_UNREACHABLE, Code.UPSTREAM_TIMEOUT, Code.UPSTREAM_BROKEN, Code.ANSWER_TOO_LARGE})
+_FAILURES = frozenset(
+    {
+        Code.UPSTREAM_UNREACHABLE,
+        Code.UPSTREAM_TIMEOUT,
+        Code.UPSTREAM_BROKEN,
+        Code.UNREADABLE_ANSWER,
+        Code.ANSWER_TOO_LARGE,
+    }
+)
 
 
 class UpstreamSettings(Protocol):

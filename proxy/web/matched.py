@@ -106,6 +106,7 @@ class Matched:
         headers = tuple(answered(head.headers, NONE, head.status, 0))
         if not (rewriting.codings_readable(headers) and exchange.wants(head.status, headers)):
             await exchange.settled(head.status, headers)
+            exchange.pass_unread(head.status, headers)
             await writer.stream(incoming, reply, self._patience.write)
             return
         holding = Holding(self._rooms.answers)
@@ -142,6 +143,7 @@ class Matched:
                 raise VaultError(
                     Code.ANSWER_TOO_LARGE, "The inflated answer is over the limit for restoring it."
                 ) from None
+            exchange.pass_unread(status, headers)
             writer.whole(incoming, reply, raw)  # not in the coding it names: nothing of ours can be in it
             return
         answer = await exchange.incoming(Answer(status, headers, plain))

@@ -33,6 +33,9 @@ class Exchange(Protocol):
     async def settled(self, status: int, headers: RawHeaders) -> None:
         """Settle only: the answer is passed on as it is (or is too large to be read)."""
 
+    def pass_unread(self, status: int, headers: RawHeaders) -> None:
+        """Whether the answer, settled and not read, may be passed on as it came. Raises ``VaultError`` where it may not."""
+
     async def failed(self, sent: bool) -> None:  # one fact, named by the method
         """No answer came. ``sent``: the application may have acted all the same."""
 

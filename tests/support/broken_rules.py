@@ -183,6 +183,7 @@ REST: list[Case] = [
     ("status of no error", f"{_VALID}on_error: {{too_large: ▲200}}\n", ("from 400 to 599",)),
     ("vault_down as a status", f"{_VALID}on_error: {{vault_down: ▲503}}\n", ("vault_down must be a mapping",)),
     ("vault_down read", f"{_VALID}on_error: {{vault_down: {{read: ▲clear}}}}\n", ("'tokens' or an HTTP status",)),
+    ("unreadable_answer", f"{_VALID}on_error: {{unreadable_answer: ▲pass}}\n", ("'tokens' or an HTTP status",)),
     ("guard", f"{_VALID}on_error: {{▲guard: block}}\n", ("not supported yet",)),
     ("test without call", f"{_VALID}tests: [▲{{name: a}}]\n", ("lacks 'call'",)),
     ("test as somebody", f"{_VALID}tests: [{{name: a, ▲as: sales, call: {{match: GET /n}}}}]\n", ("not supported yet",)),

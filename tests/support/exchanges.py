@@ -90,6 +90,7 @@ class Call:
         if self.exchange.wants(status, answer.headers):
             return await self.exchange.incoming(answer)
         await self.exchange.settled(status, answer.headers)
+        self.exchange.pass_unread(status, answer.headers)
         return answer
 
     async def seen(self, status: int, body: Any = b"", headers: RawHeaders | None = None) -> Any:

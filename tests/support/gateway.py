@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from proxy.errors import Code, VaultError
 from proxy.model.schema import Schema
 from proxy.redactor.message import Answer, RawHeaders, Request
 from proxy.redactor.rules import (
@@ -43,6 +44,7 @@ class Exchange:
 
     calls: list[tuple[Any, ...]] = field(default_factory=list)
     wanted: bool = True
+    strict: bool = False
     out: Callable[[Request], Request] | None = None
     back: Callable[[Answer], Answer] | None = None
 
@@ -63,6 +65,10 @@ class Exchange:
 
     async def settled(self, status: int, headers: RawHeaders) -> None:
         self.calls.append(("settled", status, headers))
+
+    def pass_unread(self, status: int, headers: RawHeaders) -> None:
+        if self.strict:
+            raise VaultError(Code.UNREADABLE_ANSWER, "The answer cannot be read.")
 
     async def failed(self, sent: bool) -> None:
         self.calls.append(("failed", sent))

@@ -113,7 +113,8 @@ class RuleExchange:
         if outcome is Outcome.UNREAD:
             return True
         if outcome is Outcome.TAKEN:
-            return self._plan.response is not None and kind in (Surroundings.JSON, Surroundings.FORM)
+            untold = kind is None and self._refuses_unread and header(headers, b"content-type") is None
+            return self._plan.response is not None and (untold or kind in (Surroundings.JSON, Surroundings.FORM))
         return self._operation.endpoint.on_error.upstream_not_2xx == "scan" and kind is not None
 
     async def settled(self, status: int, headers: RawHeaders) -> None:
@@ -122,6 +123,19 @@ class RuleExchange:
             await self._settle(self._outcome(status, headers, None), status, headers, None)
         finally:
             self._close()
+
+    def pass_unread(self, status: int, headers: RawHeaders) -> None:
+        """The answer that was settled was not read. Raises ``VaultError`` where the rule says that it may not pass then."""
+        if (
+            self._refuses_unread
+            and self._outcome(status, headers, None) is Outcome.TAKEN
+            and self.wants(status, headers)
+        ):
+            raise _unreadable()
+
+    @property
+    def _refuses_unread(self) -> bool:
+        return self._operation.endpoint.on_error.unreadable_answer != "tokens"
 
     async def failed(self, sent: bool) -> None:
         """No answer came. ``sent``: the application may have got the request, or a part of it."""
@@ -151,6 +165,8 @@ class RuleExchange:
         taken = Outcome.TAKEN
         if body is None:
             await self._settle(taken, answer.status, answer.headers, None)
+            if answer.body:
+                self.pass_unread(answer.status, answer.headers)
             return answer
         if self._operation.verb is Verb.DELETE:
             try:
@@ -274,6 +290,13 @@ class RuleExchange:
     def _close(self) -> None:
         if self._writing is not None:
             self._writing.close()
+
+
+def _unreadable() -> VaultError:
+    return VaultError(
+        Code.UNREADABLE_ANSWER,
+        "The application took the request, but its answer cannot be read as the JSON or form that it should be.",
+    )
 
 
 #: A token of this exchange is looked for inside running text only when it is too long to stand there by chance.

@@ -47,6 +47,7 @@ async def _run(runtime: Runtime, case: Case, match: Match, request: Request) -> 
         answer = await exchange.incoming(answer)
     else:
         await exchange.settled(answer.status, answer.headers)
+        exchange.pass_unread(answer.status, answer.headers)
     problems.extend(_check_caller(case.caller_sees, answer))
     return problems
 

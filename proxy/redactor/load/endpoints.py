@@ -35,4 +35,6 @@ def _on_error(section: Section | None) -> OnError:
         given["vault_down_write"] = vault_down.value("write")
     if vault_down is not None and vault_down.value("read") is not None:
         given["vault_down_read"] = str(vault_down.value("read"))
+    if "unreadable_answer" in given:
+        given["unreadable_answer"] = str(given["unreadable_answer"])
     return OnError(**given)

@@ -22,6 +22,8 @@ def test_every_code_has_a_status_of_a_failure():
         (Code.VAULT_DOWN, OnError(vault_down_read="500"), Verb.READ, 500),
         (Code.VAULT_DOWN, OnError(), Verb.READ, 503),
         (Code.UPSTREAM_TIMEOUT, OnError(), Verb.READ, 504),
+        (Code.UNREADABLE_ANSWER, OnError(), Verb.READ, 502),
+        (Code.UNREADABLE_ANSWER, OnError(unreadable_answer="500"), Verb.UPDATE, 500),
     ],
 )
 def test_the_rule_of_the_operation_comes_before_the_table(code, on_error, verb, status):

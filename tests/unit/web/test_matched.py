@@ -271,6 +271,17 @@ async def test_an_answer_that_cannot_be_inflated_passes_as_it_is(coding):
     assert steered.exchange_.names == ["outgoing", "settled"]
 
 
+@pytest.mark.parametrize("coding", [b"gzip", b"compress"])
+async def test_an_answer_that_cannot_be_inflated_is_withheld_where_the_rule_says_so(coding):
+    said = answer(TOKEN, b"Content-Encoding: " + coding)
+    async with RawServer(says(said)) as server, gateway(server.url) as (port, steered), RawClient(port) as client:
+        steered.exchange_.strict = True
+        got = await client.ask(get("/people/1"))
+        assert (got.status, steered.notes[0].code) == (502, Code.UNREADABLE_ANSWER)
+        assert TOKEN not in got.raw
+        assert steered.exchange_.names == ["outgoing", "settled"]
+
+
 async def test_a_fault_while_restoring_is_told_in_place_of_the_answer():
     def refuse(got):
         raise VaultError(Code.VAULT_DOWN, "The vault cannot be reached.")

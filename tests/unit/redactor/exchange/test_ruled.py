@@ -365,6 +365,39 @@ async def test_an_answer_that_cannot_be_read_passes_as_it_is(body, headers):
     assert one.idle
 
 
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [
+        (b'{"name": "TOKEN", "name": 1}', JSON),
+        (b'{"name": "TOKEN"}', ((b"Content-Type", b"application/json; charset=iso-8859-1"),)),
+        (b'{"name": "TOKEN"}', ()),
+    ],
+)
+async def test_an_answer_that_cannot_be_read_is_withheld_where_the_rule_says_so(body, headers):
+    one = await desk(more="on_error: {unreadable_answer: 502}")
+    stored = await one.create(ANN)
+    raw = body.replace(b"TOKEN", stored["name"].encode())
+    call = await one.send("PATCH /p/1", {"email": "bo@x.example"})
+    with pytest.raises(VaultError) as caught:
+        await call.answer(200, raw, headers)
+    assert caught.value.code is Code.UNREADABLE_ANSWER
+    assert (one.events["unreadable_answer"], one.events["settled"]) == (1, 2), "what the application took is kept"
+    assert await one.counts() == (1, 0, 0)
+    assert one.idle
+    assert await one.shown({"email": call.json["email"]}) == {"email": "bo@x.example"}
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "headers"),
+    [(204, b"", ()), (200, b"", ()), (200, b"", JSON), (200, b"<p>saved", HTML), (200, b"\x89PNG", ((b"Content-Type", b"image/png"),)), (404, b"?", ())],
+)  # fmt: skip
+async def test_what_is_empty_or_of_another_kind_by_its_own_word_passes_all_the_same(status, body, headers):
+    one = await desk(more="on_error: {unreadable_answer: 502}")
+    call = await one.send("PATCH /p/1", {"email": "bo@x.example"})
+    assert (await call.answer(status, body, headers)).body == body
+    assert one.idle
+
+
 # ---------------------------------------------------------------------- answers that are no success
 
 

@@ -13,12 +13,12 @@ def test_what_is_not_said_has_its_default():
 def test_everything_may_be_said():
     made = endpoint(
         ", host: [A.example, b.example.], prefix: /crm/, unmatched: deny, limits: {body: 1KiB, inflated: 2KiB, json_depth: 3, form_fields: 4}",
-        "on_error: {vault_down: {write: 500, read: 502}, unreadable_body: 400, ambiguous_json: 422, too_large: 400, field_absent: refuse, upstream_not_2xx: pass}\n",
+        "on_error: {vault_down: {write: 500, read: 502}, unreadable_body: 400, ambiguous_json: 422, too_large: 400, field_absent: refuse, upstream_not_2xx: pass, unreadable_answer: 503}\n",
     )
     assert made.hosts == {"a.example", "b.example"}
     assert (made.prefix, made.unmatched) == ("/crm", Unmatched.DENY)
     assert made.limits == Limits(1024, 2048, 3, 4)
-    assert made.on_error == OnError(500, "502", 400, 422, 400, "refuse", "leave", "pass")
+    assert made.on_error == OnError(500, "502", 400, 422, 400, "refuse", "leave", "pass", "503")
 
 
 def test_parts_leave_the_other_defaults_alone():
