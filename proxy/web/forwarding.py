@@ -71,24 +71,28 @@ def trailing(trailers: RawHeaders) -> list[Field]:
     ]
 
 
-def answered(headers: RawHeaders, framing: Framing, status: int, minor: int) -> Iterable[Field]:
+def answered(headers: RawHeaders, framing: Framing, status: int, minor: int) -> Sequence[Field]:
     """An answer's fields for a caller of HTTP/1.``minor``, without what concerned the application's connection."""
     kinds = names
-    connection = [value for name, value in headers if kinds[name] is Kind.CONNECTION]
-    named = fields.named(connection) if connection else frozenset()
+    special = [field for field in headers if kinds[field[0]]]
     switching = framing is TUNNEL or status == 426
+    if not special and not switching:
+        return headers
+    named = fields.named([value for name, value in special if kinds[name] is Kind.CONNECTION])
+    kept: list[Field] = []
     for field in headers:
         kind = kinds[field[0]]
         if kind is Kind.PLAIN:
             if not named or field[0].lower() not in named or field[0].lower() in _END_TO_END:
-                yield field
+                kept.append(field)
         elif kind is Kind.TRANSFER_ENCODING:
             if minor == 1 and status != 204:
-                yield field
+                kept.append(field)
         elif kind is Kind.UPGRADE and switching:
-            yield field
+            kept.append(field)
     if switching:
-        yield (b"Connection", b"Upgrade")
+        kept.append((b"Connection", b"Upgrade"))
+    return kept
 
 
 def _trailers_welcome(special: Sequence[tuple[Kind, bytes, bytes]]) -> bool:

@@ -11,11 +11,13 @@ from proxy.redactor.codecs import coding
 from proxy.redactor.message import Answer, RawHeaders, Request, header
 from proxy.redactor.rules import Limits, Match, Verb
 from proxy.web import rewriting, writer
-from proxy.web.forwarding import Asked, answered, encode
+from proxy.web.forwarding import Asked, answered
 from proxy.web.ports import Exchange
 from proxy.web.room import Holding, Room
 from proxy.web.server import Incoming
 from proxy.web.upstream.port import LENGTH, NONE, Address, Call, Reply, Upstream, UpstreamFault
+
+_READ = Verb.READ
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +60,16 @@ class Matched:
 
     async def carry(self, incoming: Incoming, job: Job, exchange: Exchange) -> None:
         """Redact, forward, settle, restore, answer. Raises ``VaultError`` where the caller gets an error instead."""
-        asked = job.asked
-        endpoint = job.match.operation.endpoint
+        limits = job.match.operation.endpoint.limits
         body = job.body
         if body is None:
-            body = await read_whole(incoming, endpoint.limits, self._patience.body, self._rooms.requests)
-        headers = tuple(asked.headers)
-        plain, _ = coding.inflate(body, coding.field(headers, b"content-encoding"), endpoint.limits.inflated)
+            body = await read_whole(incoming, limits, self._patience.body, self._rooms.requests)
+        headers = tuple(job.asked.headers)
+        plain, _ = coding.inflate(body, coding.field(headers, b"content-encoding"), limits.inflated)
         if plain is not body and incoming.held is not None:
             incoming.held.add(len(plain))
         redacted = await exchange.outgoing(Request(incoming.head.method, incoming.target, headers, plain))
-        has_body = bool(redacted.body) or asked.chunked or rewriting.declared_length(incoming.raw) is not None
-        call = self._call(incoming, redacted, job, has_body)
+        call = self._call(incoming, redacted, job)
         try:
             reply = await self._upstream.send(call)
         except UpstreamFault as fault:
@@ -79,15 +79,14 @@ class Matched:
             await exchange.failed(True)
             raise
         try:
-            await self._answer(incoming, reply, exchange, endpoint.limits)
+            await self._answer(incoming, reply, exchange, limits)
         finally:
             reply.abort()
 
-    def _call(self, incoming: Incoming, redacted: Request, job: Job, has_body: bool) -> Call:
-        fields = rewriting.request_fields(redacted.headers, len(redacted.body) if has_body else None)
-        if not any(name.lower() == b"host" for name, _ in fields):
-            fields.append((b"Host", job.address.authority))
-        line = b"%b %b HTTP/1.1\r\n" % (redacted.method.encode("ascii"), redacted.target)
+    def _call(self, incoming: Incoming, redacted: Request, job: Job) -> Call:
+        body = redacted.body
+        has_body = body or job.asked.chunked or rewriting.declared_length(incoming.raw) is not None
+        head = rewriting.request_head(redacted, len(body) if has_body else None, job.address)
 
         def interim(status: int, reason: bytes, headers: RawHeaders) -> None:
             if status != 100:  # the body was asked for by us, before the application knew of it
@@ -95,16 +94,15 @@ class Matched:
 
         # A write that was cut off is never sent twice by us: the application may have acted on the first sending, and its
         # refusal of the second (404 to a delete, 422 to a put) would drop from the vault what it has kept.
-        once = job.match.operation.verb is not Verb.READ
-        return Call(
-            job.address, redacted.method, line + encode(fields) + b"\r\n", redacted.body, interim=interim, once=once
-        )
+        once = job.match.operation.verb is not _READ
+        return Call(job.address, redacted.method, head, body, interim=interim, once=once)
 
     async def _answer(self, incoming: Incoming, reply: Reply, exchange: Exchange, limits: Limits) -> None:
         """One mode for each answer, decided before its first byte: rewritten whole, or streamed as it is."""
         head = reply.head
         headers = tuple(answered(head.headers, NONE, head.status, 0))
-        if not (rewriting.codings_readable(headers) and exchange.wants(head.status, headers)):
+        given = coding.field(headers, b"content-encoding")
+        if not (rewriting.codings_readable(given) and exchange.wants(head.status, headers)):
             await exchange.settled(head.status, headers)
             exchange.pass_unread(head.status, headers)
             await writer.stream(incoming, reply, self._patience.write)
@@ -134,7 +132,8 @@ class Matched:
         self, incoming: Incoming, reply: Reply, exchange: Exchange, whole: tuple[RawHeaders, bytes, int]
     ) -> None:
         headers, raw, limit = whole
-        status = reply.head.status
+        head = reply.head
+        status = head.status
         try:
             plain, codings = coding.inflate(raw, coding.field(headers, b"content-encoding"), limit)
         except VaultError as error:
@@ -151,17 +150,14 @@ class Matched:
         if answer.body == plain and answer.headers == headers and not to_head:
             writer.whole(incoming, reply, raw)
             return
-        body, name = self._coded(incoming, answer.body, codings)
-        length = len(body)
-        fields = rewriting.answer_fields(answer.headers, length, name)
-        if to_head:
-            fields = [field for field in fields if field[0].lower() != b"content-length"]
-        writer.restored(incoming, reply.head, fields, body)
+        body, name = self._coded(incoming, answer.body, codings) if codings else (answer.body, None)
+        lines = rewriting.answer_lines(answer.headers, None if to_head else len(body), name)
+        writer.restored(incoming, head, lines, body)
 
     def _coded(self, incoming: Incoming, body: bytes, codings: tuple[str, ...]) -> tuple[bytes, bytes | None]:
         """The body in a coding the application chose, if the caller takes it, else in none; and the coding's name."""
-        name = coding.acceptable(coding.field(incoming.raw, b"accept-encoding"), codings[::-1]) if codings else ""
-        if name in ("", coding.IDENTITY):
+        name = coding.acceptable(coding.field(incoming.raw, b"accept-encoding"), codings[::-1])
+        if name == coding.IDENTITY:
             return body, None
         return coding.deflate(body, name), name.encode("ascii")
 
@@ -172,7 +168,7 @@ async def read_whole(incoming: Incoming, limits: Limits, seconds: float, room: R
     Raises ``VaultError``: TOO_LARGE, REQUEST_TIMEOUT, BAD_REQUEST, OVERLOADED.
     """
     payload = incoming.payload
-    if (rewriting.declared_length(incoming.raw) or 0) > limits.body:
+    if incoming.head.length > limits.body:
         raise _too_large(limits)
     try:
         holding = incoming.held = Holding(room)

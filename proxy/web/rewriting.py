@@ -1,14 +1,22 @@
 """Header rules around a message whose body is rewritten: what described the old body goes, lengths and codings are fixed."""
 
-from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from proxy.redactor.codecs.coding import CODINGS
-from proxy.redactor.message import RawHeaders, header
-from proxy.web.fields import Field
+from proxy.redactor.message import RawHeaders, Request, Spellings, header
+from proxy.web.upstream.port import Address
 
 #: Content codings that can be read (RFC 9110 section 8.4.1); anything else is not asked of the application.
 READABLE: Final = frozenset({name.encode("ascii") for name in CODINGS} | {b"x-gzip", b"identity"})
+
+# What becomes of a field. Plain numbers, the usual one zero.
+_KEPT: Final = 0
+_DROPPED: Final = 1
+_HOST: Final = 2
+_ACCEPTED: Final = 3  #: Accept-Encoding
+_CODED: Final = 4  #: Content-Encoding
+_CACHED: Final = 5  #: Cache-Control
 
 _DIGESTS: Final = frozenset(
     {
@@ -26,21 +34,37 @@ _REQUEST_DROPS: Final = _DIGESTS | _FRAMING | {b"content-encoding", b"range", b"
 #: Of a restored answer: its length and validators described the tokens, and no shared cache may keep it.
 _ANSWER_DROPS: Final = _DIGESTS | _FRAMING | {b"etag", b"accept-ranges", b"surrogate-control", b"cdn-cache-control"}
 
+_REQUEST: Final = {**dict.fromkeys(_REQUEST_DROPS, _DROPPED), b"host": _HOST, b"accept-encoding": _ACCEPTED}
+_ANSWER: Final = {**dict.fromkeys(_ANSWER_DROPS, _DROPPED), b"content-encoding": _CODED, b"cache-control": _CACHED}
 
-def request_fields(headers: Sequence[Field], length: int | None) -> list[Field]:
-    """Fields of a rewritten request with a body of ``length`` bytes in no coding; ``None``: there is no body at all."""
-    fields: list[Field] = []
-    for name, value in headers:
-        lower = name.lower()
-        if lower == b"accept-encoding":
-            fields.append((name, readable(value)))
-        elif lower not in _REQUEST_DROPS:
-            fields.append((name, value))
+_of_request: Final = Spellings(lambda name: _REQUEST.get(name, _KEPT))
+_of_answer: Final = Spellings(lambda name: _ANSWER.get(name, _KEPT))
+
+
+def request_head(request: Request, length: int | None, address: Address) -> bytes:
+    """The head of a rewritten request with a body of ``length`` bytes in no coding; ``None``: there is no body at all.
+
+    If it has no Host field, it gets that of ``address``.
+    """
+    parts = _of_request
+    lines = [b"%b %b HTTP/1.1\r\n" % (request.method.encode("ascii"), request.target)]
+    hosted = False
+    for field in request.headers:
+        part = parts[field[0]]
+        if part == _KEPT:
+            lines.append(b"%b: %b\r\n" % field)
+        elif part == _HOST:
+            hosted = True
+            lines.append(b"%b: %b\r\n" % field)
+        elif part == _ACCEPTED:
+            lines.append(b"%b: %b\r\n" % (field[0], readable(field[1])))
     if length is not None:
-        fields.append((b"Content-Length", b"%d" % length))
-    return fields
+        lines.append(b"Content-Length: %d\r\n" % length)
+    lines.append(b"\r\n" if hosted else b"Host: %b\r\n\r\n" % address.authority)
+    return b"".join(lines)
 
 
+@lru_cache(maxsize=256)  # callers are programs of few kinds; the bounds on heads bound each value
 def readable(accepted: bytes) -> bytes:
     """An Accept-Encoding without codings that cannot be read here; untouched if it has none."""
     listed = [item.strip() for item in accepted.split(b",")]
@@ -50,35 +74,36 @@ def readable(accepted: bytes) -> bytes:
     return b", ".join(kept) or b"identity"
 
 
-def codings_readable(headers: RawHeaders) -> bool:
-    """Whether every content coding of an answer can be undone."""
-    given = [value for name, value in headers if name.lower() == b"content-encoding"]
-    return all(token.strip().lower() in READABLE for value in given for token in value.split(b","))
+def codings_readable(codings: bytes | None) -> bool:
+    """Whether every content coding in the Content-Encoding of an answer, its fields joined, can be undone."""
+    return codings is None or all(token.strip().lower() in READABLE for token in codings.split(b","))
 
 
-def answer_fields(headers: RawHeaders, length: int, coding: bytes | None) -> list[Field]:
-    """Fields of a restored answer of ``length`` bytes in ``coding`` (``None``: none)."""
-    fields: list[Field] = []
+def answer_lines(headers: RawHeaders, length: int | None, coding: bytes | None) -> list[bytes]:
+    """The fields of a restored answer of ``length`` bytes (``None``: not told) in ``coding`` (``None``: none), as lines."""
+    parts = _of_answer
+    lines: list[bytes] = []
     cached = False
-    for name, value in headers:
-        lower = name.lower()
-        if lower == b"cache-control":
-            fields.append((name, private(value)))
+    for field in headers:
+        part = parts[field[0]]
+        if part == _KEPT:
+            lines.append(b"%b: %b\r\n" % field)
+        elif part == _CACHED:
+            lines.append(b"%b: %b\r\n" % (field[0], private(field[1])))
             cached = True
-        elif lower == b"content-encoding":
-            if coding is not None:
-                fields.append((name, coding))
-                coding = None
-        elif lower not in _ANSWER_DROPS:
-            fields.append((name, value))
+        elif part == _CODED and coding is not None:
+            lines.append(b"%b: %b\r\n" % (field[0], coding))
+            coding = None
     if coding is not None:
-        fields.append((b"Content-Encoding", coding))
+        lines.append(b"Content-Encoding: %b\r\n" % coding)
     if not cached:
-        fields.append((b"Cache-Control", b"private"))
-    fields.append((b"Content-Length", b"%d" % length))
-    return fields
+        lines.append(b"Cache-Control: private\r\n")
+    if length is not None:
+        lines.append(b"Content-Length: %d\r\n" % length)
+    return lines
 
 
+@lru_cache(maxsize=256)  # an application has few; the bounds on heads bound each value
 def private(directives: bytes) -> bytes:
     """A Cache-Control value that no shared cache may use (RFC 9111 section 5.2.2); what it says otherwise stays."""
     listed = [item.strip() for item in directives.split(b",") if item.strip()]

@@ -5,7 +5,6 @@ from typing import Final
 from proxy.errors import VaultError
 from proxy.redactor.message import RawHeaders
 from proxy.web import own
-from proxy.web.fields import Field
 from proxy.web.forwarding import answered, encode
 from proxy.web.server import Incoming
 from proxy.web.upstream.chunks import frame
@@ -104,12 +103,12 @@ async def taken(incoming: Incoming, patience: float) -> None:
                 raise
 
 
-def restored(incoming: Incoming, head: Head, fields: list[Field], body: bytes) -> None:
+def restored(incoming: Incoming, head: Head, lines: list[bytes], body: bytes) -> None:
     """A rewritten answer, with its own fields and length."""
     incoming.begin(head.status)
     if incoming.close:
-        fields.append((b"Connection", b"close"))
-    elif not incoming.minor:
-        fields.append((b"Connection", b"keep-alive"))
+        tail = b"Connection: close\r\n\r\n"
+    else:
+        tail = b"\r\n" if incoming.minor else b"Connection: keep-alive\r\n\r\n"
     incoming.size += len(body)
-    incoming.write(b"HTTP/1.1 %d %b\r\n%b\r\n%b" % (head.status, head.reason, encode(fields), body))
+    incoming.write(b"".join((b"HTTP/1.1 %d %b\r\n" % (head.status, head.reason), *lines, tail, body)))

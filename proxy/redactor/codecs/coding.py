@@ -50,6 +50,8 @@ def inflate(body: bytes, content_encoding: bytes | None, limit: int, ratio: int 
     ``limit`` bounds the inflated size in bytes, ``ratio`` how many times the body may grow once it is over a
     mebibyte. Raises ``VaultError``: UNREADABLE_BODY (unknown coding, too many, damaged stream), TOO_LARGE.
     """
+    if content_encoding is None:
+        return body, ()
     names = _applied(content_encoding)
     if body:
         most = min(limit, max(_HARMLESS, ratio * len(body)))
@@ -80,12 +82,13 @@ def acceptable(accept_encoding: bytes | None, preferred: Sequence[str]) -> str:
 
 def field(headers: RawHeaders, name: bytes) -> bytes | None:
     """All fields of that lower-case name as one list, or ``None`` (RFC 9110, 5.3)."""
-    values = [value for key, value in headers if key.lower() == name]
+    size = len(name)
+    values = [value for key, value in headers if len(key) == size and key.lower() == name]
     return b", ".join(values) if values else None
 
 
-def _applied(content_encoding: bytes | None) -> tuple[str, ...]:
-    parts = (part.strip().lower().decode("latin-1") for part in (content_encoding or b"").split(b","))
+def _applied(content_encoding: bytes) -> tuple[str, ...]:
+    parts = (part.strip().lower().decode("latin-1") for part in content_encoding.split(b","))
     names = tuple(_ALIASES.get(part, part) for part in parts if part and part != IDENTITY)
     if len(names) > MOST_CODINGS:
         raise VaultError(

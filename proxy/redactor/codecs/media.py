@@ -2,6 +2,7 @@
 
 import enum
 import re
+from functools import lru_cache
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.message import RawHeaders
@@ -41,6 +42,7 @@ def classify(headers: RawHeaders, body: bytes) -> Media:
     return _kind(types[0])
 
 
+@lru_cache(maxsize=256)  # an application has few; the bounds on heads bound each
 def _kind(value: bytes) -> Media:
     match = _TYPE.match(value)
     if match is None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from proxy.errors import Code, VaultError
 from proxy.redactor.exchange.joined import Joined
 from proxy.redactor.exchange.ruled import RuleExchange
-from proxy.redactor.message import RawHeaders
+from proxy.redactor.message import RawHeaders, Spellings
 from proxy.redactor.plan import make_plan
 from proxy.redactor.routing import Router
 from proxy.redactor.rules import Endpoint, Entity, Match, RuleSet
@@ -32,12 +32,13 @@ class Runtime:
         Raises ``VaultError``: BAD_REQUEST for a request whose readings hit different rules, NOT_FOUND when no endpoint
         serves the host and path.
         """
-        overrides, addresses = _told(headers)
+        told = [field for field in headers if _told[field[0]]]
+        overrides = [value for name, value in told if _told[name] == _METHOD] if told else []
         if override:
             overrides.append(override.encode())
         found = self.router.match(method, host, target, _override(overrides) if overrides else None)
-        if addresses:
-            self._agree(found, method, host, addresses)
+        if told:
+            self._agree(found, method, host, [value for name, value in told if _told[name] == _ADDRESS])
         if found is not None:
             return found.operation.endpoint, Match(found.operation, found.params, self)
         endpoint = self.router.endpoint(host, target)
@@ -99,22 +100,18 @@ def _runtime(match: Match) -> Runtime:
 
 
 #: Header fields in which frameworks let a caller name another method, and another address.
-_OVERRIDES = frozenset({b"x-http-method-override", b"x-http-method", b"x-method-override"})
-_ADDRESSES = frozenset({b"x-original-url", b"x-rewrite-url"})
+_METHOD = 1
+_ADDRESS = 2
+_TELLING = {
+    b"x-http-method-override": _METHOD,
+    b"x-http-method": _METHOD,
+    b"x-method-override": _METHOD,
+    b"x-original-url": _ADDRESS,
+    b"x-rewrite-url": _ADDRESS,
+}
 
-
-def _told(headers: RawHeaders) -> tuple[list[bytes], list[bytes]]:
-    """The methods and addresses that headers name. CGI and its heirs know no difference between ``-`` and ``_``."""
-    overrides: list[bytes] = []
-    addresses: list[bytes] = []
-    for name, value in headers:
-        if name[:2] in (b"X-", b"x-", b"X_", b"x_"):
-            plain = name.lower().replace(b"_", b"-")
-            if plain in _OVERRIDES:
-                overrides.append(value)
-            elif plain in _ADDRESSES:
-                addresses.append(value)
-    return overrides, addresses
+#: CGI and its heirs know no difference between ``-`` and ``_``.
+_told = Spellings(lambda name: _TELLING.get(name.replace(b"_", b"-"), 0))
 
 
 def _override(values: Iterable[bytes]) -> str:

@@ -1,4 +1,4 @@
-from proxy.redactor.message import Answer, Request, header
+from proxy.redactor.message import Answer, Request, Spellings, header
 
 
 def test_a_header_is_found_by_its_lower_case_name_and_the_first_wins():
@@ -13,3 +13,25 @@ def test_messages_are_replaced_not_changed():
     assert request._replace(body=b"b").body == b"b"
     assert answer._replace(status=404) == Answer(404, (), b"a")
     assert (request.body, answer.status) == (b"a", 200)
+
+
+def test_what_a_name_means_is_asked_once_for_each_spelling():
+    asked: list[bytes] = []
+
+    def meaning(name: bytes) -> int:
+        asked.append(name)
+        return len(name)
+
+    names = Spellings(meaning)
+    assert [names[b"A-b"], names[b"a-B"], names[b"A-b"], names[b""]] == [3, 3, 3, 0]
+    assert asked == [b"a-b", b"a-b", b""]
+
+
+def test_spellings_do_not_grow_beyond_their_bounds():
+    names = Spellings(len)
+    long = b"x" * (Spellings.LONGEST + 1)
+    assert names[long] == len(long)
+    assert long not in names
+    for number in range(Spellings.MOST + 10):
+        assert names[b"%07d" % number] == 7
+    assert len(names) == 10

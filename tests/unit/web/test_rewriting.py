@@ -1,13 +1,17 @@
 import pytest
 
+from proxy.redactor.message import Request
 from proxy.web.rewriting import (
-    answer_fields,
+    answer_lines,
     codings_readable,
     declared_length,
     private,
     readable,
-    request_fields,
+    request_head,
 )
+from proxy.web.upstream.port import Address
+
+ADDRESS = Address("http", "app.test", 8080)
 
 
 @pytest.mark.parametrize(
@@ -27,10 +31,10 @@ def test_only_codings_that_can_be_undone_are_asked_for(accepted, asked):
 
 @pytest.mark.parametrize(
     ("values", "yes"),
-    [([], True), ([b"gzip"], True), ([b"br, zstd"], True), ([b"gzip", b"aes128gcm"], False), ([b"gzip, x"], False)],
+    [(None, True), (b"gzip", True), (b"br, ZSTD", True), (b"gzip, aes128gcm", False), (b"x", False), (b"", False)],
 )
 def test_which_answers_can_be_undone(values, yes):
-    assert codings_readable(tuple((b"Content-encoding", value) for value in values)) is yes
+    assert codings_readable(values) is yes
 
 
 @pytest.mark.parametrize(
@@ -48,24 +52,39 @@ def test_no_shared_cache_keeps_a_restored_answer(given, private_):
     assert private(given) == private_
 
 
-def test_fields_of_a_rewritten_request():
-    given = [
+def test_the_head_of_a_rewritten_request():
+    given = (
         (b"A", b"1"),
         (b"transfer-ENCODING", b"chunked"),
+        (b"HOST", b"h"),
         (b"Content-Encoding", b"br"),
+        (b"accept-Encoding", b"br, x"),
         (b"Trailer", b"x"),
         (b"a", b"2"),
-    ]
-    assert request_fields(given, 3) == [(b"A", b"1"), (b"a", b"2"), (b"Content-Length", b"3")]
-    assert request_fields(given, None) == [(b"A", b"1"), (b"a", b"2")]
+    )
+    kept = b"PUT /p?q HTTP/1.1\r\nA: 1\r\nHOST: h\r\naccept-Encoding: br\r\na: 2\r\n"
+    request = Request("PUT", b"/p?q", given, b"abc")
+    assert request_head(request, 3, ADDRESS) == kept + b"Content-Length: 3\r\n\r\n"
+    assert request_head(request, None, ADDRESS) == kept + b"\r\n"
+
+
+def test_a_request_without_a_host_gets_that_of_the_address():
+    request = Request("GET", b"/", ((b"A", b"1"),), b"")
+    assert request_head(request, None, ADDRESS) == b"GET / HTTP/1.1\r\nA: 1\r\nHost: app.test:8080\r\n\r\n"
 
 
 def test_fields_of_a_restored_answer():
     given = ((b"Content-Encoding", b"gzip"), (b"content-encoding", b"br"), (b"ETAG", b"x"), (b"Set-Cookie", b"a"))
-    kept = [(b"Set-Cookie", b"a"), (b"Cache-Control", b"private"), (b"Content-Length", b"9")]
-    assert answer_fields(given, 9, b"br") == [(b"Content-Encoding", b"br"), *kept]
-    assert answer_fields(given, 9, None) == kept
-    assert answer_fields((), 9, b"br") == [(b"Content-Encoding", b"br"), *kept[1:]]
+    kept = [b"Set-Cookie: a\r\n", b"Cache-Control: private\r\n", b"Content-Length: 9\r\n"]
+    assert answer_lines(given, 9, b"br") == [b"Content-Encoding: br\r\n", *kept]
+    assert answer_lines(given, 9, None) == kept
+    assert answer_lines(given, None, None) == kept[:2]
+    assert answer_lines((), 9, b"br") == [b"Content-Encoding: br\r\n", *kept[1:]]
+    assert answer_lines(((b"cache-CONTROL", b"public"), (b"A", b"b")), 9, None) == [
+        b"cache-CONTROL: private\r\n",
+        b"A: b\r\n",
+        b"Content-Length: 9\r\n",
+    ]
 
 
 @pytest.mark.parametrize(
