@@ -12,7 +12,7 @@ from typing import Final, Protocol, cast
 
 from proxy.errors import Code
 from proxy.web.upstream.chunks import ChunkReader, frame
-from proxy.web.upstream.head import BadAnswerError, framing, parse_head
+from proxy.web.upstream.head import BadAnswerError, begun, framing, mended, parse_head
 from proxy.web.upstream.limits import Limits
 from proxy.web.upstream.port import CHUNKED, LENGTH, NONE, TUNNEL, Call, Head, UpstreamFault
 from proxy.web.upstream.reply import BufferedReply
@@ -235,11 +235,20 @@ class Connection(asyncio.Protocol):
             if end > self._limits.head_bytes or (end < 0 and len(data) > self._limits.head_bytes):
                 raise BadAnswerError("its head is too large")
             if end < 0:
-                if not data.startswith(b"HTTP/1."[: len(data)]):
-                    raise BadAnswerError("the status line is not HTTP/1.0 or HTTP/1.1")
-                self._held = data
-                return
-            head = parse_head(data, end)
+                whole = begun(data)
+                if whole is data:
+                    self._held = data
+                    return
+                data = whole
+                continue
+            try:
+                head = parse_head(data, end)
+            except BadAnswerError:
+                whole = mended(data)
+                if whole is data:
+                    raise
+                data = whole
+                continue
             data = data[end + 4 :]
             if head.status >= 200 or head.status == 101:
                 break

@@ -2,7 +2,7 @@
 
 The usual parsers forgive what other parsers read differently (folded lines, bare line ends, a space before the colon,
 repeated lengths, control bytes); that is how answers are split and smuggled. Whatever is not plainly RFC 9112 is
-refused here. Reading by hand costs no more than a lenient parser with a callback for each field.
+refused here, but for heads whose lines all end with a bare LF, which every reader takes. Reading by hand costs no more than a lenient parser with a callback for each field.
 """
 
 import re
@@ -44,6 +44,38 @@ def parse_head(data: bytes, end: int) -> Head:
     elif special:
         _connection(head, special)
     return head
+
+
+def begun(data: bytes) -> bytes:
+    """What has come of a head without an end to it. Raises ``BadAnswerError`` at once if it cannot become one.
+
+    Gives the same bytes, or ``mended`` ones that are a whole head after all.
+    """
+    if not data.startswith(b"HTTP/1."[: len(data)]):
+        raise BadAnswerError("the status line is not HTTP/1.0 or HTTP/1.1")
+    whole = mended(data)
+    if whole is not data or b"\n" not in data:
+        return whole
+    last = data.rfind(b"\r\n")
+    if last >= 0:
+        parse_head(data, last)
+        if data.find(b"\n", last + 2) >= 0:
+            raise BadAnswerError("the head holds a bare line end")
+    return data
+
+
+def mended(data: bytes) -> bytes:
+    """A whole head all of whose lines end with a bare LF, as old programs write it, with the line ends of HTTP; else the same bytes.
+
+    One that mixes both is refused: there a bare LF may be part of a value that somebody slipped in.
+    """
+    first = data.find(b"\n")
+    if first < 1 or data[first - 1 : first] == b"\r":
+        return data
+    end = data.find(b"\n\n")
+    if b"\r" in (data if end < 0 else data[:end]):
+        raise BadAnswerError("the head mixes two kinds of line ends")
+    return data if end < 0 else data[: end + 2].replace(b"\n", b"\r\n") + data[end + 2 :]
 
 
 def _start(line: bytes) -> tuple[int, int, bytes]:

@@ -159,6 +159,34 @@ async def test_answers_pass_and_the_connection_goes_on(method, answer):
         assert len(server.wires) == 1
 
 
+@pytest.mark.parametrize("piece", [1, 100])
+async def test_an_application_that_ends_lines_with_lf_is_understood(piece):
+    answer = b"HTTP/1.1 103 Early Hints\nX: 0\n\nHTTP/1.1 200 OK\nX:1\nContent-Length: 7\n\n\r\n\r\na\n\n"
+    async with RawServer(drips(answer, piece)) as server, gateway(server.url) as (port, _), RawClient(port) as client:
+        for _ in range(2):
+            await client.send(get())
+            assert (await client.head()).raw == b"HTTP/1.1 103 Early Hints\r\nX: 0\r\n\r\n"
+            expected = b"HTTP/1.1 200 OK\r\nX:1\r\nContent-Length: 7\r\n\r\n\r\n\r\na\n\n"
+            assert (await client.answer()).raw == expected
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\nX: y\nSet-Cookie: slipped in\r\n\r\n",
+        b"HTTP/1.1 200 OK\nX: y\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nX: y\n\n",
+        b"HTTP/1.1 200 OK\r\nX y\r\n",
+        b"hello",
+        b"<html>",
+    ],
+)
+async def test_garbage_is_told_at_once_though_the_application_stays(answer):
+    async with RawServer(says(answer)) as server, gateway(server.url) as (port, _), RawClient(port) as client:
+        told = await client.ask(get(), seconds=20)  # the limit for a head is a minute
+        assert (told.status, told.one("domicile-answer")) == (502, b"proxy")
+
+
 async def test_an_answer_that_ends_with_the_connection_does_so_for_the_caller():
     _, answer = await exchange(get(), b"HTTP/1.1 200 OK\r\nX: y\r\n\r\nall of it", close=True)
     assert (answer.body, answer.closed) == (b"all of it", True)

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.web.upstream.head import BadAnswerError, framing, parse_fields, parse_head
+from proxy.web.upstream.head import BadAnswerError, begun, framing, mended, parse_fields, parse_head
 from proxy.web.upstream.port import Framing, Head
 
 
@@ -128,3 +128,44 @@ def test_any_bytes_are_read_or_refused(data):
         return
     assert b"\r\n".join(b":".join(pair) for pair in head.headers).count(b"\n") == len(head.headers) - 1
     assert all(name.isascii() and name.strip() == name != b"" for name, _ in head.headers)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"H",
+        b"HTTP/1.",
+        b"HTTP/1.1 200 OK",
+        b"HTTP/1.1 200 OK\r",
+        b"HTTP/1.1 200 OK\r\nX: y\r\nZ\r",
+        b"HTTP/1.1 200 OK\nX: y\n",
+    ],
+)
+def test_the_beginning_of_a_head_is_waited_for(data):
+    assert begun(data) is data
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"X",
+        b"\r\nHTTP/1.1 200 OK",
+        b"HTTP/2",
+        b"HTTP/1.1 200 OK\r\nX: y\n",
+        b"HTTP/1.1 200 OK\r\nno colon\r\nX",
+        b"HTTP/1.1 20 OK\r\n",
+        b"HTTP/1.1 200 OK\r\nX: \x00\r\n",
+        b"HTTP/1.1 200 OK\nX: y\r\n",
+        b"HTTP/1.1 200 OK\nX: y\rz\n\n",
+    ],
+)
+def test_what_can_never_become_a_head_is_refused_at_once(data):
+    with pytest.raises(BadAnswerError):
+        begun(data)
+
+
+def test_bare_line_ends_throughout_are_mended_and_the_body_is_left_alone():
+    assert mended(b"HTTP/1.1 200 OK\nX: y\n\na\nb\r\n") == b"HTTP/1.1 200 OK\r\nX: y\r\n\r\na\nb\r\n"
+    for data in (b"HTTP/1.1 200 OK\r\nX: y\r\n\r\na\n\nb", b"HTTP/1.1 200 OK\nX: y\n", b"\n\n"):
+        assert mended(data) is data
