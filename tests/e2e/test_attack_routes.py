@@ -8,7 +8,7 @@ import json
 import pytest
 
 from tests.e2e.conftest import Scene
-from tests.support.rawclient import post
+from tests.support.rawclient import get, post
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -130,4 +130,30 @@ async def test_an_address_named_by_a_header(scene: Scene, field: str) -> None:
 @pytest.mark.parametrize("method", ["post", "Post", "PoSt"])
 async def test_a_method_in_another_letter_case(scene: Scene, method: str) -> None:
     await scene.send(post("/people", BODY, JSON, method=method))
+    scene.nowhere()
+
+
+RAW = [
+    # what aiohttp's parser refused, and ours reads: it must be matched as wide as anything else
+    post("/people/1?_method=PATCH", BODY, JSON, method="post"),
+    post("/people/bulk", b"_method=PATCH&data[name]=" + NAME.encode(), FORM, method="Post"),
+    post("/people", BODY, JSON, "Content-Type: text/plain"),
+    post("/people", BODY, "Content-Type: text/plain", "content-type: application/json"),
+    post("/people", BODY, JSON, "User-Agent: a", "User-Agent: b"),
+    post("/people\xe9/../people", BODY, JSON),
+    post("/\xff\xfe/..;/people", BODY, JSON),
+    post("/people;\xe9", BODY, JSON),
+    post("/people?\xe9", BODY, JSON),
+    post("/people#\xe9", BODY, JSON),
+    post("/people%\xe9/..", BODY, JSON),
+    post("/people\xe9", BODY, "X-HTTP-Method-Override: \xe9", "X-Original-URL: /people"),
+    get(f"/people?email={NAME}\xe9@example.com"),
+    get(f"/people?email={NAME}\xc3\xa9@example.com"),
+    get(f"/people?\xe9&email={NAME}@example.com"),
+]
+
+
+@pytest.mark.parametrize("place", range(len(RAW)))
+async def test_bytes_and_repetitions_that_other_parsers_refuse(scene: Scene, place: int) -> None:
+    await scene.send(RAW[place])
     scene.nowhere()
