@@ -4,6 +4,7 @@ nginx comes from the machine or from its Debian packages; mitmproxy from its has
 that ``make bench`` makes and this file makes where it is absent.
 """
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -54,8 +55,8 @@ http {{
 
 
 @contextmanager
-def nginx(upstream: int, folder: Path, *, install: bool) -> Iterator[Running]:
-    """Nginx that passes everything to ``upstream``.
+def nginx(upstream: int, folder: Path, *, install: bool, template: str = _NGINX) -> Iterator[Running]:
+    """Nginx that passes everything to ``upstream``; ``template`` is its configuration, with places for ports and user.
 
     Raises:
         Unavailable: it is not here and cannot be installed, or does not start.
@@ -64,7 +65,7 @@ def nginx(upstream: int, folder: Path, *, install: bool) -> Iterator[Running]:
     port = free_port()
     settings = folder / "nginx.conf"
     user = "user root;" if os.geteuid() == 0 else ""
-    settings.write_text(_NGINX.format(upstream=upstream, port=port, user=user))
+    settings.write_text(template.format(upstream=upstream, port=port, user=user))
     command = [str(program), "-p", str(folder), "-c", str(settings), "-e", "stderr"]
     with started("nginx", command, port, folder) as running:
         yield running
@@ -107,8 +108,11 @@ def mitmproxy_version() -> str | None:
 def _find_nginx() -> Path | None:
     usual = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin", str(CACHE / "nginx/usr/sbin")))
     found = shutil.which("nginx", path=usual)
-    if found is None or subprocess.run([found, "-v"], capture_output=True, check=False).returncode:
-        return None  # unpacked, but a library that it needs is not here
+    try:
+        if found is None or subprocess.run([found, "-v"], capture_output=True, check=False).returncode:
+            return None  # unpacked, but a library that it needs is not here
+    except OSError:
+        return None  # being unpacked at this moment, by another run
     return Path(found)
 
 
@@ -123,6 +127,9 @@ def _installed_nginx(*, install: bool) -> Path:
     except Unavailable:
         if os.geteuid() != 0:
             raise
+        _run("nginx", ["apt-get", "update", "-qq"])  # a fresh machine knows no package yet
+        with contextlib.suppress(Unavailable):
+            _unpack_nginx()
     program = _find_nginx()
     if program is None and os.geteuid() == 0:
         _run("nginx", ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "nginx-light"])

@@ -1,0 +1,94 @@
+"""Whatever no rule names is as if the proxy were not there: every exchange of a long list, directly and through the proxy.
+
+A real ``domicile serve`` with a real rule file stands between a recording application and a raw caller. Every byte that may
+not differ is compared (``tests.support.differing`` says which may). nginx, set to be as transparent as it can be, runs
+the same list as a control.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from bench import peers
+from bench.processes import Unavailable
+from tests.support.differing import Case, Recorder, Seen, differences, listing
+from tests.support.differing_cases import cases
+from tests.support.instance import running
+from tests.support.people import rules
+
+#: What we change, and why it stays so. Nothing else may differ.
+KNOWN = {"status 200": "a space must follow the status, also where no reason does (RFC 9112 section 4): it is added"}
+
+#: nginx as transparent as it can be made: nothing buffered, merged, hidden, rewritten or refused that a setting can prevent.
+NGINX = """\
+daemon off;
+worker_processes 1;
+pid nginx.pid;
+error_log stderr crit;
+{user}
+events {{ worker_connections 512; }}
+http {{
+    access_log off;
+    client_body_temp_path body;
+    proxy_temp_path proxy;
+    fastcgi_temp_path fastcgi;
+    scgi_temp_path scgi;
+    uwsgi_temp_path uwsgi;
+    underscores_in_headers on;
+    ignore_invalid_headers off;
+    merge_slashes off;
+    client_max_body_size 0;
+    large_client_header_buffers 8 64k;
+    map $http_upgrade $connection_upgrade {{ default upgrade; '' ''; }}
+    upstream application {{ server 127.0.0.1:{upstream}; keepalive 16; }}
+    server {{
+        listen 127.0.0.1:{port};
+        location / {{
+            proxy_pass http://application;
+            proxy_http_version 1.1;
+            proxy_set_header Host $http_host;
+            proxy_set_header Upgrade $http_upgrade;
+            proxy_set_header Connection $connection_upgrade;
+            proxy_pass_header Server;
+            proxy_pass_header Date;
+            proxy_pass_header X-Accel-Buffering;
+            proxy_pass_header X-Accel-Expires;
+            proxy_buffering off;
+            proxy_request_buffering off;
+            proxy_buffer_size 64k;
+            proxy_buffers 8 64k;
+            proxy_next_upstream off;
+            proxy_redirect off;
+        }}
+    }}
+}}
+"""
+
+
+async def through(recorder: Recorder, port: int, direct: dict[Case, Seen]) -> dict[str, list[str]]:
+    """What differs through the proxy at that port, by the name of the case."""
+    found = {case.name: differences(seen, await recorder.drive(case, port)) for case, seen in direct.items()}
+    return {name: texts for name, texts in found.items() if texts}
+
+
+async def test_nothing_differs_that_may_not_and_nginx_changes_more(
+    tmp_path: Path, unavailable: Callable[[str, str], None]
+) -> None:
+    recorder = Recorder()
+    async with recorder.server as server, running(tmp_path, rules(server.url)) as instance:
+        direct = {case: await recorder.directly(case) for case in cases()}
+        assert len(direct) >= 150
+        ours = await through(recorder, int(instance.proxy.rpartition(":")[2]), direct)
+        try:
+            folder = tmp_path / "nginx"
+            folder.mkdir()
+            with peers.nginx(server.port, folder, install=True, template=NGINX) as control:
+                theirs = await through(recorder, control.port, direct)
+        except Unavailable as reason:
+            unavailable("the exchanges of the differential test through nginx", str(reason))
+            theirs = None
+    told = f"Of {len(direct)} exchanges, {len(ours)} differ through Domicile:\n{listing(ours)}"
+    assert set(ours) == set(KNOWN), told
+    if theirs is not None:
+        told += f"\n{len(theirs)} differ through nginx:\n{listing(theirs)}"
+        print(told)
+        assert len(ours) <= len(theirs), told
