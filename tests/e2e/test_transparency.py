@@ -8,12 +8,15 @@ the same list as a control.
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from bench import peers
 from bench.processes import Unavailable
 from tests.support.differing import Case, Recorder, Seen, differences, listing
 from tests.support.differing_cases import cases
 from tests.support.instance import running
 from tests.support.people import rules
+from tests.support.rawclient import get
 
 #: What we change, and why it stays so. Nothing else may differ.
 KNOWN = {"status 200": "a space must follow the status, also where no reason does (RFC 9112 section 4): it is added"}
@@ -92,3 +95,27 @@ async def test_nothing_differs_that_may_not_and_nginx_changes_more(
         told += f"\n{len(theirs)} differ through nginx:\n{listing(theirs)}"
         print(told)
         assert len(ours) <= len(theirs), told
+
+
+CHANGES = [
+    (b"200 OK", b"200 Ok"),
+    (b"X-a: 1", b"x-a: 1"),
+    (b"X-a: 1\r\nY: 2", b"Y: 2\r\nX-a: 1"),
+    (b"Y: 2\r\n", b"Y: 2\r\nY: 2\r\n"),
+    (b"Y: 2\r\n", b""),
+    (b"\xe9", b"\xc3\xa9"),
+    (b"body", b"bodY"),
+    (b"HTTP/1.1 103 Early Hints\r\n\r\n", b""),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), CHANGES)
+async def test_the_comparison_sees_a_change(one: bytes, other: bytes) -> None:
+    head = b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nX-a: 1\r\nY: 2\r\nZ: \xe9\r\nContent-Length: 4\r\n\r\n"
+    case = Case("x", (get(),), (head + b"body",))
+    changed = case._replace(answers=(case.answers[0].replace(one, other),))
+    recorder = Recorder()
+    async with recorder.server:
+        direct = await recorder.directly(case)
+        assert differences(direct, await recorder.directly(case)) == []
+        assert differences(direct, await recorder.directly(changed)) != []
