@@ -10,6 +10,7 @@ import json
 import re
 from codecs import utf_8_decode
 from collections.abc import Iterator
+from functools import lru_cache
 
 from proxy.errors import Code, VaultError
 
@@ -58,6 +59,17 @@ _ESCAPE = re.compile(
 )
 
 _PIECE = 32 * 1024
+
+#: Members and elements that a document may have looked at one by one, each of which costs a hundred times its bytes: so many,
+#: one more for so many of its bytes, and never more than. Honest documents stay far below.
+_STEPS = 50_000
+_STEP_BYTES = 20
+_MOST_STEPS = 300_000
+
+
+def most_steps(size: int) -> int:
+    """How many members and elements of a document of so many bytes may be looked at one by one."""
+    return min(_STEPS + size // _STEP_BYTES, _MOST_STEPS)
 
 
 def evened(body: bytes) -> bytes:
@@ -130,6 +142,35 @@ def run_of_scalars(text: bytes, at: int) -> int:
     return _end(_SCALAR_RUN, text, at)
 
 
+@lru_cache(maxsize=1024)
+def dull(names: frozenset[str], *, escapes: bool) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
+    """Patterns for runs of members, and of elements, in which none of these folded names can stand.
+
+    Of values they step over those that a pattern can by itself, of names over plain ASCII: whatever else some reader may
+    take for one of the names is left to be looked at. ``escapes``: there are some in the text, so an underscore may be one.
+    """
+    plain = [re.escape(name) for name in sorted(names) if name.isascii()]
+    watched = rb"(?!(?i:" + "|".join(plain).encode() + rb')")' if plain else b""
+    key = rb'"' + watched + rb'[^"\\\x00-\x1f\x80-\xff' + b"_" * escapes + rb']*+"' + _WS + rb":" + _WS
+    flat = _holding(_SCALAR, key)
+    value = rb"(?:" + _SCALAR + rb"|" + _holding(rb"(?:" + _SCALAR + rb"|" + flat + rb")", key) + rb")"
+    return re.compile(rb"(?:" + _COMMA + key + value + rb"){0,500}"), re.compile(
+        rb"(?:" + _COMMA + value + rb"){0,500}"
+    )
+
+
+def _holding(value: bytes, key: bytes) -> bytes:
+    """A pattern of short arrays and objects that hold such values under such names."""
+    array = rb"\[" + _WS + rb"(?:" + value + rb"(?:" + _COMMA + value + rb"){0,30})?" + _WS + rb"\]"
+    pairs = key + value + rb"(?:" + _COMMA + key + value + rb"){0,30}"
+    return rb"(?:" + array + rb"|\{" + _WS + rb"(?:" + pairs + rb")?" + _WS + rb"\})"
+
+
+def run_end(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
+    """The end of a run of ``dull`` that starts at ``at``; there itself where nothing fits."""
+    return _end(pattern, text, at)
+
+
 def skip(text: bytes, at: int, room: int, depth: int) -> int:
     """The end of the array or object that starts at ``at``, which may nest ``room`` levels, itself included.
 
@@ -196,6 +237,14 @@ def too_deep(depth: int) -> VaultError:
     """The error for a body that nests deeper than allowed."""
     return VaultError(
         Code.TOO_LARGE, f"The JSON body nests deeper than {depth} levels: flatten it, or raise limits.json_depth."
+    )
+
+
+def too_many() -> VaultError:
+    """The error for a body with more places to look at than its size explains."""
+    return VaultError(
+        Code.TOO_LARGE,
+        "The JSON body has too many members and elements where a rule looks at each of them: send it in parts.",
     )
 
 

@@ -20,11 +20,13 @@ from proxy.redactor.grammar import (
     is_utf8,
     lone_surrogate,
     mended,
+    most_steps,
     names_of,
     not_utf8,
     one_name,
     space,
     too_deep,
+    too_many,
 )
 from proxy.redactor.names import escapes, fold
 from proxy.redactor.nesting import fits
@@ -176,6 +178,7 @@ class _Run:
         "_mended",
         "_mixed",
         "_objects",
+        "_steps",
     )
 
     def __init__(self, item: Node, body: bytes, escapes_of_names: re.Pattern[bytes], mended: bool) -> None:
@@ -188,6 +191,7 @@ class _Run:
         self._decoded = False
         self._compact = True  #: as far as seen, the document has no white space between its tokens
         self._mixed = False  #: leaves may have been found in another order than the document's
+        self._steps = most_steps(len(body))  #: left
         self._objects: list[Located] = []
         self._anchored: list[Leaf] = []
 
@@ -322,9 +326,16 @@ class _Run:
             seen.add(name)
         return True
 
-    def _elements(self, node: Node, raw: bytes | msgspec.Raw, leaves: list[Leaf]) -> None:
+    def _array(self, raw: bytes | msgspec.Raw) -> list[msgspec.Raw]:
         elements = _ELEMENTS.decode(raw)
         self._decoded = True
+        self._steps -= len(elements)
+        if self._steps < 0:
+            raise too_many()
+        return elements
+
+    def _elements(self, node: Node, raw: bytes | msgspec.Raw, leaves: list[Leaf]) -> None:
+        elements = self._array(raw)
         if node.each:
             chosen = [(node.each, element) for element in elements]
         else:
@@ -338,8 +349,7 @@ class _Run:
         """Every object of an array, and of arrays in it."""
         if nested == _SPREAD:
             raise Doubt
-        elements = _ELEMENTS.decode(raw)
-        self._decoded = True
+        elements = self._array(raw)
         for element in elements:
             at = _cast(_CHARS, _from_buffer(element)) - self._base
             kind = self._body[at]

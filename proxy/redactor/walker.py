@@ -5,6 +5,7 @@ and the oracle of the tests. A node of the document carries the *threads* that r
 and what its end stands for.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -17,15 +18,19 @@ from proxy.redactor.grammar import (
     SCALAR,
     ambiguous,
     broken,
+    dull,
     evened,
     is_utf8,
     lone_surrogate,
     member_name,
+    most_steps,
     not_utf8,
+    run_end,
     run_of_scalars,
     skip,
     space,
     too_deep,
+    too_many,
 )
 from proxy.redactor.names import fold
 from proxy.redactor.spans import Found, Hit, assemble
@@ -55,7 +60,7 @@ class _Span:
 class _Frame:
     """An array or object that is open and that threads lead into."""
 
-    __slots__ = ("count", "is_object", "named", "opened", "runs", "seen", "spread", "threads")
+    __slots__ = ("count", "dull", "is_object", "looked", "named", "opened", "runs", "seen", "spread", "threads")
 
     def __init__(self, is_object: bool, threads: Sequence[_Thread], spread: bool, opened: list[_Span]) -> None:
         self.is_object = is_object
@@ -63,7 +68,9 @@ class _Frame:
         self.spread = spread  #: an array of selected objects
         self.opened = opened  #: what starts with this container and ends with it
         self.count = 0
-        self.seen: dict[str, bool] = {}  #: folded member names; whether one of that fold was selected
+        self.dull: re.Pattern[bytes] | None = None  #: a run in which nothing is selected
+        self.looked = False  #: whether there is one was asked
+        self.seen: dict[str, bool] = {}  #: folded member names; whether one of that fold was chosen
         self.named = {fold(step) for thread in threads if isinstance(step := thread.path[thread.at], str)}
         #: numbers, strings and the like in this array select nothing and need not be counted
         self.runs = not is_object and not any(
@@ -100,6 +107,8 @@ class _Walk:
         self._stack: list[_Frame] = []
         self._at = 0
         self._doubt = ""
+        self._escapes = self._text is not body
+        self._steps = most_steps(len(body))  #: left
 
     def read(self, roots: Sequence[_Thread]) -> None:
         """Walk the whole document; faults of its syntax come first, then what makes it ambiguous."""
@@ -115,6 +124,8 @@ class _Walk:
 
     def _advance(self, frame: _Frame) -> None:
         """Go on to the next member or element of the innermost container, or behind its end."""
+        if frame.count >= _WORTH_A_RUN:
+            self._run(frame)
         if frame.is_object:
             pattern = NEXT_MEMBER if frame.count else FIRST_MEMBER
         else:
@@ -129,30 +140,40 @@ class _Walk:
         if frame.is_object:
             name = member_name(self.body[match.start(2) : match.end(2)])
             threads, chosen = _next(frame.threads, name)
-            self._judge(frame, name, bool(threads), chosen)
+            self._judge(frame, name, chosen)
         else:
             threads, _ = _next(frame.threads, frame.count)
             if frame.spread:
                 threads.append(_Thread((), 0, None))
         frame.count += 1
+        self._steps -= 1
+        if self._steps < 0:
+            raise too_many()
         self._value(match.end(), threads)
-        if frame.runs and self._stack[-1] is frame:
+
+    def _run(self, frame: _Frame) -> None:
+        """Step over what follows in a container as far as nothing in it is selected."""
+        if not frame.looked:
+            frame.looked = True
+            names = None if frame.spread else _names(frame)
+            if names is not None:
+                frame.dull = dull(names, escapes=self._escapes)[not frame.is_object]
+        if frame.dull is not None:
+            self._at = run_end(frame.dull, self._text, self._at)
+        elif frame.runs:
             self._at = run_of_scalars(self._text, self._at)
 
-    def _judge(self, frame: _Frame, name: str, selected: bool, chosen: bool) -> None:
-        """Notice a name that another reader of the document may take for a selected one.
-
-        ``selected``: some thread leads on from it; ``chosen``: by more than a ``..`` that passes everything.
-        """
+    def _judge(self, frame: _Frame, name: str, chosen: bool) -> None:
+        """Notice a name that another reader may take for one that is ``chosen``: by more than a ``..`` that passes it."""
         folded = fold(name)
         before = frame.seen.get(folded)
         if not name.isascii() and any("\ud800" <= char <= "\udfff" for char in name):
             self._doubt = "a member name holds half of a surrogate pair"
-        elif before is not None and (before or selected):
+        elif before is not None and (before or chosen):
             self._doubt = TWICE
         elif not chosen and folded in frame.named:
             self._doubt = LETTER_CASE
-        frame.seen[folded] = selected or bool(before)
+        frame.seen[folded] = chosen or bool(before)
 
     def _value(self, at: int, threads: Sequence[_Thread]) -> None:
         """Read the value that starts at ``at``: to its end, or into it when threads lead on."""
@@ -223,6 +244,23 @@ class _Walk:
             span.end = end
             if span.sink is not None and lone_surrogate(self.body, span.start, end):
                 self._doubt = HALF_PAIR
+
+
+#: Members or elements of a container after which it is worth while to look for runs.
+_WORTH_A_RUN = 2
+
+
+def _names(frame: _Frame) -> frozenset[str] | None:
+    """The folded names by which threads go on in members or elements; ``None`` where they go on by more than names."""
+    found = []
+    for thread in frame.threads:
+        step = thread.path[thread.at]
+        if step is Step.DEEP or (isinstance(step, Step) and not frame.is_object):
+            step = thread.path[thread.at + 1] if thread.at + 1 < len(thread.path) else 0
+        if not isinstance(step, str):
+            return None
+        found.append(fold(step))
+    return frozenset(found)
 
 
 #: Steps that can lead into an object, and into an array.

@@ -4,6 +4,7 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.model.jsonpath import parse
+from proxy.model.path import Step
 from proxy.redactor.spans import Found, Leaf, Located
 from proxy.redactor.walker import locate, walk
 
@@ -67,10 +68,12 @@ def test_behind_a_descent_letter_case_is_looked_at_as_well():
         assert "letter case" in caught.value.message or "twice" in caught.value.message
 
 
-def test_names_that_nothing_selects_may_repeat_unless_a_wildcard_passes_them():
+def test_names_that_nothing_selects_may_repeat_unless_a_wildcard_selects_them():
     body = b'{"x":1,"x":2,"X":3}'
     assert walk((), [("a",)], [], body, 64).objects == [Located(0, 19, ())]
-    for path in (parse("$.*"), parse("$..a"), parse("$[*]")):
+    assert locate(parse("$..a"), body, 64) == []
+    assert locate(parse("$..a"), b'{"x":{"b":[{"a":1}]},"x":[[{"a":2}]]}', 64) == [(16, 17), (32, 33)]
+    for path in (parse("$.*"), parse("$[*]")):
         with pytest.raises(VaultError):
             locate(path, body, 64)
 
@@ -96,3 +99,39 @@ def test_objects_inside_objects_cost_no_more_than_their_number():
     found = walk(parse("$..a"), [parse("$..b"), parse("$..c")], [], body, 64)
     assert len(found.objects) == 59
     assert time.process_time() - started < 2
+
+
+WIDE = b'{"id":1,"tags":["a",2],"note":{"x":null}}'
+
+
+@pytest.mark.parametrize("path", ["$..email", "$[*].email"])
+def test_what_no_name_can_stand_in_is_stepped_over_however_much_it_is(path):
+    body = b"[" + b",".join([WIDE] * 40_000 + [b'{"id":1,"Tags":1,"email":"x"}'] + [WIDE] * 40_000) + b"]"
+    start = body.index(b'"x"')
+    while body[start : start + 4] != b'"x"}':
+        start = body.index(b'"x"', start + 1)
+    assert locate(parse(path), body, 64) == [(start, start + 3)]
+
+
+@pytest.mark.parametrize("escapes", ["", ',"y":"\\n"'])
+@pytest.mark.parametrize("name", ['"E-Mail"', '"e-mail\\u0000x"', '"\u212a-mail"', '"e-mai\\ud800"', '"\\u212A-mail"'])
+def test_a_name_that_some_reader_takes_for_a_selected_one_is_never_stepped_over(name, escapes):
+    for one in (f"{name}:1", f'"d":[{{"f":1}},{{"g":2}},{{"h":3}},{{{name}:1}}]'):
+        body = f'{{"a":1,"b":2,"c":3,{one}{escapes}}}'.encode()
+        with pytest.raises(VaultError) as caught:
+            walk(None, (), [(Step.DEEP, "e-mail"), (Step.DEEP, "k-mail")], body, 64)
+        assert caught.value.code is Code.AMBIGUOUS_JSON
+
+
+@pytest.mark.parametrize("name", ['"e_mail"', '"\\u0065_mail"', '"e\\u005fmail"'])
+def test_a_selected_name_is_found_behind_a_run_however_it_is_spelled(name):
+    body = f'{{"a":1,"b":2,"c":3,{name}:4,"d":[{{"f":1}},{{"g":2}},{{"h":3}},{{{name}:5}}]}}'.encode()
+    assert [body[start:end] for start, end in locate((Step.DEEP, "e_mail"), body, 64)] == [b"4", b"5"]
+
+
+@pytest.mark.parametrize("piece", [b"[[[1]]]", b'{"a":{"b":{"c":1}}}', b"[" * 50 + b"]" * 50, b'{"email":1}'])
+def test_more_places_than_a_document_of_its_size_may_have_are_refused(piece):
+    body = b"[" + b",".join([piece] * (1_000_000 // len(piece))) + b"]"
+    with pytest.raises(VaultError) as caught:
+        locate(parse("$..email"), body, 64)
+    assert caught.value.code is Code.TOO_LARGE
