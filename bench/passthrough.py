@@ -9,6 +9,7 @@ import asyncio
 import gc
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,9 @@ class NothingNamed:
 
     def contested(self, *_: object) -> bool:
         return False
+
+    async def referred(self, host: str, headers: Sequence[tuple[bytes, bytes]]) -> Sequence[tuple[bytes, bytes]]:  # noqa: ARG002
+        return headers
 
     def exchange(self, match: Match) -> Exchange:
         raise NotImplementedError

@@ -208,6 +208,7 @@ class Endpoint:
     unmatched: Unmatched
     limits: Limits
     on_error: OnError
+    searched: bool = False  #: whether some operation swaps values in the address of a request
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,6 +131,9 @@ class Gateway:
                 room = self._rooms.requests
                 endpoint, body = await overriding.look(self._rules, incoming, endpoint, self._patience.body, room)
             match = incoming.match
+            if endpoint.searched:
+                host = authority(incoming.target, incoming.head.host)
+                fields = fields._replace(headers=await self._rules.referred(host, fields.headers))
             if match is not None:
                 job = Job(fields, match, self._address(endpoint), body)
                 await self._matched.carry(incoming, job, self._rules.exchange(match))

@@ -1,5 +1,6 @@
 """What the gateway needs from the redactor, and from whoever counts and logs."""
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from proxy.errors import Code
@@ -58,6 +59,9 @@ class Rules(Protocol):
 
     def contested(self, match: Match, target: bytes) -> bool:
         """Whether a method that its body names may lead a POST from the operation found to another one."""
+
+    async def referred(self, host: str, headers: Sequence[tuple[bytes, bytes]]) -> Sequence[tuple[bytes, bytes]]:
+        """The fields with tokens in place of values in the addresses that they hold: ``Referer`` and its like."""
 
     def exchange(self, match: Match) -> Exchange:
         """A new exchange for one matched request."""

@@ -17,6 +17,7 @@ _HOST: Final = 2
 _ACCEPTED: Final = 3  #: Accept-Encoding
 _CODED: Final = 4  #: Content-Encoding
 _CACHED: Final = 5  #: Cache-Control
+_RANGED: Final = 6  #: Content-Range
 
 _DIGESTS: Final = frozenset(
     {
@@ -35,7 +36,12 @@ _REQUEST_DROPS: Final = _DIGESTS | _FRAMING | {b"content-encoding", b"range", b"
 _ANSWER_DROPS: Final = _DIGESTS | _FRAMING | {b"etag", b"accept-ranges", b"surrogate-control", b"cdn-cache-control"}
 
 _REQUEST: Final = {**dict.fromkeys(_REQUEST_DROPS, _DROPPED), b"host": _HOST, b"accept-encoding": _ACCEPTED}
-_ANSWER: Final = {**dict.fromkeys(_ANSWER_DROPS, _DROPPED), b"content-encoding": _CODED, b"cache-control": _CACHED}
+_ANSWER: Final = {
+    **dict.fromkeys(_ANSWER_DROPS, _DROPPED),
+    b"content-encoding": _CODED,
+    b"cache-control": _CACHED,
+    b"content-range": _RANGED,
+}
 
 _of_request: Final = Spellings(lambda name: _REQUEST.get(name, _KEPT))
 _of_answer: Final = Spellings(lambda name: _ANSWER.get(name, _KEPT))
@@ -94,6 +100,8 @@ def answer_lines(headers: RawHeaders, length: int | None, coding: bytes | None) 
         elif part == _CODED and coding is not None:
             lines.append(b"%b: %b\r\n" % (field[0], coding))
             coding = None
+        elif part == _RANGED:
+            lines.extend(_ranged(field[0], field[1], length))
     if coding is not None:
         lines.append(b"Content-Encoding: %b\r\n" % coding)
     if not cached:
@@ -101,6 +109,16 @@ def answer_lines(headers: RawHeaders, length: int | None, coding: bytes | None) 
     if length is not None:
         lines.append(b"Content-Length: %d\r\n" % length)
     return lines
+
+
+def _ranged(name: bytes, value: bytes, length: int | None) -> list[bytes]:
+    """A Content-Range (RFC 9110 section 14.4). What was restored is a whole document, so a range of bytes is the whole of it.
+
+    Ranges of other units, such as the items of a list, stay true.
+    """
+    if not value.lstrip().lower().startswith(b"bytes"):
+        return [b"%b: %b\r\n" % (name, value)]
+    return [b"%b: bytes 0-%d/%d\r\n" % (name, length - 1, length)] if length else []
 
 
 @lru_cache(maxsize=256)  # an application has few; the bounds on heads bound each value

@@ -206,6 +206,17 @@ async def test_concurrent_updates_of_one_record_end_in_one_of_them_whole(world: 
     assert await world.metric("domicile_records", state="staged") == 0
 
 
+async def test_the_page_of_a_search_asks_for_its_pictures_without_telling_who_was_looked_for(world: World) -> None:
+    await ann(world)
+    page = "/people?email=zorbina.q%40wexlomere.example"
+    for path in ("/elsewhere/picture.png", "/people/1"):
+        headers = {"Referer": world.instance.proxy + page}
+        async with world.caller.get(world.instance.proxy + path, headers=headers) as answer:
+            await answer.read()
+    nowhere(world)
+    assert world.application.holds(f"/people?email={stored(world)['email'].replace('@', '%40')}") != []
+
+
 async def test_what_no_rule_names_passes_byte_for_byte(world: World) -> None:
     body = b'{"name": "Zorbina",  "n": 1.0e+05, "u": "\\u00e5", "dup": 1, "dup": 2}\n'
     async with world.caller.post(

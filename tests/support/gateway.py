@@ -1,6 +1,6 @@
 """A gateway on a real socket, with rules and exchanges that tests steer and that take notes."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -105,6 +105,9 @@ class Steered:
 
     def contested(self, match: Match, target: bytes) -> bool:
         return False
+
+    async def referred(self, host: str, headers: Sequence[tuple[bytes, bytes]]) -> Sequence[tuple[bytes, bytes]]:
+        return tuple((name, value.replace(VALUE, TOKEN) if name == b"Referer" else value) for name, value in headers)
 
     def exchange(self, match: Match) -> Exchange:
         return self.exchange_

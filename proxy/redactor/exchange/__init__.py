@@ -2,5 +2,5 @@
 
 ``ruled`` carries one request and its answer from redaction to restoration; ``writing`` stages what it changes,
 ``settling`` says what the answer means for that, ``recall`` knows its tokens; ``runtime`` joins a rule set to a vault;
-``reload`` follows the rule files; ``trial`` runs a rule file's own tests without a network.
+``referring`` swaps addresses that header fields repeat; ``reload`` follows the rule files; ``trial`` runs a rule file's own tests without a network.
 """

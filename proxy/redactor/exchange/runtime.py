@@ -1,10 +1,11 @@
 """A rule set joined to a vault: what is in force. Swapped as a whole when rule files change."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.exchange.joined import Joined
+from proxy.redactor.exchange.referring import ADDRESS, CARRIERS, carries, swapped
 from proxy.redactor.exchange.ruled import RuleExchange
 from proxy.redactor.message import RawHeaders, Spellings
 from proxy.redactor.plan import make_plan
@@ -63,6 +64,27 @@ class Runtime:
         """Whether a method that the body of a matched POST names may lead to another operation."""
         return self.router.contested(match.operation, target)
 
+    async def referred(self, host: str, headers: Sequence[tuple[bytes, bytes]]) -> Sequence[tuple[bytes, bytes]]:
+        """The fields of a request with tokens in place of the values in addresses that they hold; the same if there are none."""
+        if not carries(headers):
+            return headers
+        return tuple(
+            [
+                (name, await self._readdressed(host, value) if name.lower() in CARRIERS else value)
+                for name, value in headers
+            ]
+        )
+
+    async def _readdressed(self, host: str, address: bytes) -> bytes:
+        before, authority, target, _ = ADDRESS.fullmatch(address).groups()  # type: ignore[union-attr]  # it matches anything
+        try:
+            found = self.router.match("GET", authority.decode("latin-1") if authority is not None else host, target)
+        except VaultError:
+            return before + target.partition(b"?")[0]
+        if found is None or not found.operation.request.query:
+            return address
+        return before + await swapped(self.joined[id(found.operation)], target)
+
     def exchange(self, match: Match) -> RuleExchange:
         """A new exchange for one matched request."""
         return RuleExchange(self.joined[id(match.operation)], match, self.vault)
@@ -83,6 +105,10 @@ class InForce:
     def overridable(self, host: str, target: bytes) -> bool:
         """As ``Runtime.overridable``, by the rules in force now."""
         return self.runtime.overridable(host, target)
+
+    async def referred(self, host: str, headers: Sequence[tuple[bytes, bytes]]) -> Sequence[tuple[bytes, bytes]]:
+        """As ``Runtime.referred``, by the rules in force now."""
+        return await self.runtime.referred(host, headers)
 
     def contested(self, match: Match, target: bytes) -> bool:
         """As ``Runtime.contested``, by the rules that made this match."""

@@ -129,11 +129,12 @@ def _content(value: object) -> object:
 
 
 def _addressed(file: FileRules) -> FileRules:
-    """The same with ``Entity.addressed`` told from all operations that restore the entity."""
+    """The same with ``Entity.addressed`` and ``Endpoint.searched`` told from all operations."""
     bare = {op.entity.name for op in file.operations if op.response.body is not None and not carries_id(op)}
     drafts = {
         draft.entity.name: replace(draft, entity=replace(draft.entity, addressed=draft.entity.name not in bare))
         for draft in file.entities
     }
-    operations = tuple(replace(op, entity=drafts[op.entity.name].entity) for op in file.operations)
-    return replace(file, entities=tuple(drafts.values()), operations=operations)
+    endpoint = replace(file.endpoint, searched=any(op.request.query for op in file.operations))
+    operations = tuple(replace(op, endpoint=endpoint, entity=drafts[op.entity.name].entity) for op in file.operations)
+    return replace(file, endpoint=endpoint, entities=tuple(drafts.values()), operations=operations)

@@ -12,7 +12,7 @@ from proxy.redactor.rules import Unmatched
 from proxy.telemetry.metrics import Metrics
 from proxy.web.gateway import GatewayOptions
 from proxy.web.upstream.port import Address, Call
-from tests.support.gateway import gateway
+from tests.support.gateway import TOKEN, VALUE, gateway
 from tests.support.patience import PATIENCE
 from tests.support.rawclient import RawClient, get, post
 from tests.support.rawserver import OK, RawServer, says
@@ -39,6 +39,15 @@ async def test_what_no_rule_names_follows_the_endpoint(unmatched, status, report
             assert (steered.notes[0].code is Code.OPERATION_DENIED) is (status == 403)
             assert len(server.requests) == (status == 200)
             assert (await client.ask(get("/people/1"))).status == 200
+
+
+@pytest.mark.parametrize(("searched", "told"), [(True, TOKEN), (False, VALUE)])
+@pytest.mark.parametrize("path", ["/people/1", "/style.css"])
+async def test_addresses_in_fields_are_swapped_where_the_endpoint_has_searches(path, searched, told):
+    async with RawServer(says(OK)) as server, gateway(server.url, searched=searched) as (port, _):
+        async with RawClient(port) as client:
+            await client.ask(get(path, f"Referer: http://app/people?name={VALUE.decode()}"))
+        assert (b"Referer: http://app/people?name=" + told) in server.requests[0].raw
 
 
 async def test_a_refusal_of_the_rules_is_answered_and_nothing_is_sent():

@@ -88,6 +88,21 @@ def test_fields_of_a_restored_answer():
 
 
 @pytest.mark.parametrize(
+    ("given", "length", "kept"),
+    [
+        (b"bytes 0-49/50", 9, [b"Content-Range: bytes 0-8/9\r\n"]),
+        (b" Bytes 10-19/*", 9, [b"Content-Range: bytes 0-8/9\r\n"]),
+        (b"bytes 0-49/50", None, []),
+        (b"items 0-24/66", 9, [b"Content-Range: items 0-24/66\r\n"]),
+        (b"0-24/66", 9, [b"Content-Range: 0-24/66\r\n"]),
+    ],
+)
+def test_a_range_of_bytes_is_that_of_the_restored_answer(given, length, kept):
+    lines = answer_lines(((b"Content-Range", given),), length, None)
+    assert [line for line in lines if line.startswith(b"Content-Range")] == kept
+
+
+@pytest.mark.parametrize(
     ("headers", "length"), [((), None), (((b"content-length", b"7"),), 7), (((b"Content-Length", b"x"),), None)]
 )
 def test_the_declared_length(headers, length):
