@@ -45,7 +45,7 @@ class NothingNamed:
     def contested(self, *_: object) -> bool:
         return False
 
-    async def referred(self, host: str, headers: Sequence[tuple[bytes, bytes]]) -> Sequence[tuple[bytes, bytes]]:  # noqa: ARG002
+    async def referred(self, host: str, headers: Sequence[tuple[bytes, bytes]]) -> Sequence[tuple[bytes, bytes]]:  # noqa: ARG002  # the signature of the port
         return headers
 
     def exchange(self, match: Match) -> Exchange:
