@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
 from proxy.clock import Clock, system_clock
-from proxy.config import Keys, Settings
+from proxy.config import Keys, Settings, Upstream
 from proxy.crypto.keyset import Keyset
 from proxy.crypto.sources import KeySource, open_source
 from proxy.errors import Code, VaultError
@@ -31,9 +31,16 @@ from proxy.telemetry.metrics import Metrics
 from proxy.vault.janitor import pending
 from proxy.vault.vault import Vault, VaultOptions, has_keyset, new_vault, open_vault
 from proxy.web.admin import Check, admin_app
+from proxy.web.applications import Applications
+from proxy.web.forwarded import Telling, Told
 from proxy.web.gateway import Gateway, GatewayOptions
 from proxy.web.journal import MetricsJournal
 from proxy.web.listening import listen
+from proxy.web.peers import Trusted
+from proxy.web.preamble import Preambles
+from proxy.web.upstream.client import Way
+from proxy.web.upstream.limits import Limits
+from proxy.web.upstream.tls import ClientTls, client_context
 
 _log = logs.logger("bootstrap")
 
@@ -131,6 +138,11 @@ def check_store(settings: Settings) -> None:
         refuse_new(settings.store.path)
 
 
+def check_upstream(settings: Settings) -> None:
+    """Raise what a start would say of the files for TLS towards the applications."""
+    _way(settings.upstream)
+
+
 async def _check_store(settings: Settings) -> None:
     source = key_source(settings.keys)
     store = await open_embedded(settings)
@@ -168,6 +180,7 @@ async def running(
     hooks = Hooks(lambda _size, seconds: metrics.buckets("domicile_vault_commit_seconds").observe(seconds))
     async with AsyncExitStack() as stack:
         rules = load_rules(settings, overrides)
+        way = _way(settings.upstream)
         store, _ = await _open_with_key(settings, hooks)
         stack.push_async_callback(store.close)
         metrics.watch("domicile_vault_writer_queue", lambda: float(hooks.waiting()))
@@ -181,7 +194,7 @@ async def running(
             return runtime
 
         reloader = Reloader(settings.rules, lambda: load_rules(settings, overrides), adopt, in_force, metrics)
-        gateway = Gateway(in_force, journal, GatewayOptions.of(settings.upstream, settings.limits.held, metrics))
+        gateway = Gateway(in_force, journal, _gateway_options(settings, Applications(metrics, way)))
         stack.push_async_callback(gateway.close)
         started = Running("", "", in_force, vault, reloader, gateway)
         checks = {"rules": reloader.check, "vault": _vault_check(vault)}
@@ -202,6 +215,41 @@ async def running(
 
 def _vault_options(settings: Settings) -> VaultOptions:
     return VaultOptions(ENVIRONMENT, settings.country.upper(), settings.pending.keep)
+
+
+def _way(upstream: Upstream) -> Way:
+    """How applications are reached. Raises ``VaultError`` (BAD_SETTINGS) if a file for it cannot be used."""
+    tls, breaker = upstream.tls, upstream.breaker
+    limits = Limits(
+        connect=upstream.connect / 1000,
+        head=upstream.head / 1000,
+        idle=upstream.idle / 1000,
+        total=upstream.total / 1000,
+        connections=upstream.connections,
+        queue=upstream.queue,
+        keep=upstream.keep / 1000,
+        failures=breaker.failures,
+        pause=breaker.pause / 1000,
+    )
+    if tls.verify and not (tls.ca or tls.certificate or tls.server_name):
+        return Way(limits)
+    if not tls.verify:
+        _log.warning("upstream.tls.verify is false: nobody knows who answers in an application's name")
+    context = client_context(tls.ca, tls.certificate, tls.key, verify=tls.verify)
+    return Way(limits, ClientTls(context, tls.server_name))
+
+
+def _gateway_options(settings: Settings, applications: Applications) -> GatewayOptions:
+    """What is switched off is not made, so that no request pays for it."""
+    forwarding, trusted = settings.forwarding, settings.trusted_proxies
+    told = Told(forwarding.x_forwarded, forwarding.forwarded, forwarding.via, forwarding.host == "upstream")
+    return GatewayOptions(
+        applications.upstream,
+        held=settings.limits.held,
+        met=applications.met,
+        telling=Telling(told, Trusted(trusted)) if any(told) else None,
+        preambles=Preambles(trusted) if settings.listen.proxy_protocol else None,
+    )
 
 
 def _unobserved(_event: str, _schema: str, _count: int) -> None:

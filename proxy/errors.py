@@ -33,6 +33,8 @@ class Code(enum.StrEnum):
     # The application behind the proxy.
     UPSTREAM_UNREACHABLE = "upstream_unreachable"  #: refused, name not found, TLS failure
     UPSTREAM_TIMEOUT = "upstream_timeout"  #: no answer in time
+    UPSTREAM_BUSY = "upstream_busy"  #: all connections are in use, and too many requests wait for one, or for too long
+    UPSTREAM_SUSPENDED = "upstream_suspended"  #: it failed several times in a row and is left alone for a moment
     UPSTREAM_BROKEN = "upstream_broken"  #: reset, or an answer that is not HTTP
     UNREADABLE_ANSWER = (
         "unreadable_answer"  #: an answer that had to be restored cannot be read, and the rule says refuse
@@ -60,6 +62,9 @@ class Detail(NamedTuple):
 
 class VaultError(Exception):
     """An error with a stable ``code``, a message that says what to do, and one detail per fault."""
+
+    #: Seconds after which it is worth trying again, where somebody knows.
+    retry_after: int | None = None
 
     def __init__(self, code: Code, message: str, details: tuple[Detail, ...] = ()) -> None:
         super().__init__(message)

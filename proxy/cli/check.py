@@ -34,8 +34,14 @@ def _store(settings: Settings) -> None:
     check_store(settings)
 
 
+def _upstream(settings: Settings) -> None:
+    from proxy.bootstrap import check_upstream
+
+    check_upstream(settings)
+
+
 #: What is looked at after the settings, by name, in this order.
-PARTS: Final[dict[str, Part]] = {"rules": _rules, "keys": _keys, "store": _store}
+PARTS: Final[dict[str, Part]] = {"rules": _rules, "keys": _keys, "store": _store, "upstream": _upstream}
 
 
 def run(arguments: Arguments) -> int:
@@ -74,7 +80,7 @@ def _lines(name: str, error: VaultError | None) -> list[str]:
 
 
 COMMAND: Final = Command(
-    summary="Look at settings, rules, keys and store and name every fault; listens nowhere.",
+    summary="Look at settings, rules, keys, store and TLS files and name every fault; listens nowhere.",
     example="domicile check --config domicile.yaml",
     run=run,
     data=True,

@@ -16,6 +16,7 @@ LARGEST: Final = 256 * 1024
 
 _TEXT: Final = "tag:yaml.org,2002:str"
 _MAP: Final = "tag:yaml.org,2002:map"
+_LIST: Final = "tag:yaml.org,2002:seq"
 
 
 class Given(NamedTuple):
@@ -79,8 +80,11 @@ class Document:
             self._section(name, value)
         elif name not in SETTINGS:
             self._fault(key, f"{name} is not a setting: {nearest(name)}")
-        elif not isinstance(value, yaml.ScalarNode) or value.tag != _TEXT:
-            self._fault(value, f"{name} takes one plain value: write {SETTINGS[name].form}")
+        elif SETTINGS[name].many and _is_list(value):
+            self.given[name] = Given(f"[{','.join(item.value for item in value.value)}]", self._place(value.start_mark))
+        elif not _plain(value):
+            count = "a list of plain values" if SETTINGS[name].many else "one plain value"
+            self._fault(value, f"{name} takes {count}: write {SETTINGS[name].form}")
         elif not value.value:
             self._fault(key, f"{name} has no value: write {SETTINGS[name].form}, or remove the line")
         else:
@@ -91,3 +95,11 @@ class Document:
 
     def _place(self, mark: yaml.Mark | None) -> str:
         return self.name if mark is None else f"{self.name}:{mark.line + 1}:{mark.column + 1}"
+
+
+def _plain(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and node.tag == _TEXT
+
+
+def _is_list(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.SequenceNode) and node.tag == _LIST and all(map(_plain, node.value))

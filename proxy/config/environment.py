@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from proxy.config.document import Given
-from proxy.config.table import SECTIONS, SETTINGS, members, nearest
+from proxy.config.table import SECTIONS, SETTINGS, nearest
 from proxy.errors import Detail
 
 #: Every variable that begins so is a setting, known or not. Two underscores, because an orchestrator makes variables
@@ -35,8 +35,8 @@ def read(environ: Mapping[str, str]) -> tuple[dict[str, Given], list[Detail]]:
 
 def _fault(written: str, name: str, text: str) -> str | None:
     if name in SECTIONS:
-        first = members(name)[0]
-        return f"{name} has members: set each, such as {variable(f'{name}.{first}')}"
+        first = next(setting for setting in SETTINGS if setting.startswith(f"{name}."))
+        return f"{name} has members: set each, such as {variable(first)}"
     if name not in SETTINGS:
         return f"{name} is not a setting: {nearest(name)}"
     if written != variable(name):

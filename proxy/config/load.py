@@ -1,13 +1,14 @@
 """Settings file, environment and defaults → ``Settings``, or one ``VaultError`` that lists every fault."""
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from proxy.config import environment
 from proxy.config.document import Document, Given
-from proxy.config.settings import Limits, Listen, Log, Pending, Settings, Upstream
-from proxy.config.table import SETTINGS
+from proxy.config.settings import Settings
+from proxy.config.table import SECTIONS, SETTINGS
 from proxy.errors import Code, Detail, VaultError
 
 #: Read from the current folder where no other file is named and it is there.
@@ -28,7 +29,8 @@ def load(file: Path | None, environ: Mapping[str, str]) -> Settings:
     if faults:
         count = "one fault" if len(faults) == 1 else f"{len(faults)} faults"
         raise VaultError(Code.BAD_SETTINGS, f"The settings have {count}: mend what is listed.", tuple(faults))
-    return _settings(values)
+    settings: Settings = _built(Settings, "", values)
+    return settings
 
 
 def _from_file(file: Path | None) -> tuple[dict[str, Given], list[Detail]]:
@@ -84,22 +86,24 @@ def _together(values: Mapping[str, Any], given: Mapping[str, Given]) -> list[Det
     if proxy is not None and proxy == admin and proxy.port != 0:
         name = "listen.admin" if "listen.admin" in given else "listen.proxy"
         faults.append(Detail(given[name].place, "listen.proxy and listen.admin are the same: give each its own port"))
+    if values.get("listen.proxy_protocol") and values.get("trusted_proxies") == ():
+        text = (
+            "listen.proxy_protocol counts only from trusted_proxies, and none is named: name the proxies in front there"
+        )
+        faults.append(Detail(given["listen.proxy_protocol"].place, text))
+    if values.get("upstream.tls.key") is not None and values.get("upstream.tls.certificate", "") is None:
+        text = "upstream.tls.key belongs to a certificate: name its file with upstream.tls.certificate"
+        faults.append(Detail(given["upstream.tls.key"].place, text))
+    if values.get("upstream.tls.verify") is False and values.get("upstream.tls.ca") is not None:
+        text = "upstream.tls.ca is not asked where upstream.tls.verify is false: remove one of the two"
+        faults.append(Detail(given["upstream.tls.ca"].place, text))
     return faults
 
 
-def _settings(values: Mapping[str, Any]) -> Settings:
-    def section(name: str) -> dict[str, Any]:
-        return {key.partition(".")[2]: value for key, value in values.items() if key.startswith(f"{name}.")}
-
-    return Settings(
-        country=values["country"],
-        data=values["data"],
-        listen=Listen(**section("listen")),
-        rules=values["rules"],
-        store=values["store"],
-        keys=values["keys"],
-        pending=Pending(**section("pending")),
-        log=Log(**section("log")),
-        upstream=Upstream(**section("upstream")),
-        limits=Limits(**section("limits")),
-    )
+def _built(kind: type[Any], section: str, values: Mapping[str, Any]) -> Any:
+    """The settings object of a section, with those inside it."""
+    members = {}
+    for field in dataclasses.fields(kind):
+        name = f"{section}.{field.name}" if section else field.name
+        members[field.name] = _built(cast("type[Any]", field.type), name, values) if name in SECTIONS else values[name]
+    return kind(**members)

@@ -34,6 +34,21 @@ class Listen:
     proxy: Address
     admin: Address
     insecure: bool  #: plain HTTP beyond loopback is wanted
+    proxy_protocol: bool  #: connections of trusted proxies begin with the PROXY protocol
+
+
+#: Of one version of the Internet protocol.
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+@dataclass(frozen=True, slots=True)
+class Forwarding:
+    """What the application is told about the caller and the way to it."""
+
+    host: Literal["keep", "upstream"]
+    x_forwarded: bool
+    forwarded: bool
+    via: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +88,25 @@ class Log:
 
 
 @dataclass(frozen=True, slots=True)
+class Breaker:
+    """When an application that fails is left alone."""
+
+    failures: int  #: in a row; 0: never
+    pause: int  #: until it is tried again, in milliseconds
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamTls:
+    """TLS towards applications at ``https://``; all paths are absolute."""
+
+    ca: Path | None  #: trusted in place of the machine's authorities
+    certificate: Path | None  #: shown to an application that asks for one
+    key: Path | None
+    verify: bool
+    server_name: str | None  #: asked for and verified in place of the upstream's host
+
+
+@dataclass(frozen=True, slots=True)
 class Upstream:
     """Limits towards each application; times in milliseconds."""
 
@@ -81,6 +115,10 @@ class Upstream:
     idle: int  #: longest silence within a message, either way
     total: int  #: the whole exchange; 0: no limit
     connections: int  #: at most so many at once to one application
+    queue: int  #: at most so many requests wait for one of them
+    keep: int  #: how long an unused connection stays open
+    breaker: Breaker
+    tls: UpstreamTls
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +135,8 @@ class Settings:
     country: str  #: ISO 3166-1 alpha-2, lower case; the one country of this instance
     data: Path  #: the folder of the embedded defaults
     listen: Listen
+    trusted_proxies: tuple[Network, ...]
+    forwarding: Forwarding
     rules: Path  #: a rule file, or a folder of them
     store: Store
     keys: Keys

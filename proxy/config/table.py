@@ -1,6 +1,7 @@
 """Every setting there is, in one table: adding a line here and a member in ``settings`` is how one is added."""
 
 import difflib
+import re
 from typing import Final, NamedTuple
 
 from proxy.config import values
@@ -13,6 +14,7 @@ class Setting(NamedTuple):
     read: values.Reader
     form: str  #: completes the sentence "write …"
     meaning: str
+    many: bool = False  #: a list may be written; the reader gets its items with commas between them
 
 
 #: Dotted name → setting. ``{data}`` in a default or a given text stands for the absolute path of the data folder.
@@ -46,6 +48,37 @@ SETTINGS: Final[dict[str, Setting]] = {
         values.flag,
         "true or false",
         "Plain HTTP beyond loopback only when true: something in front must do TLS, or the network must be trusted.",
+    ),
+    "listen.proxy_protocol": Setting(
+        "false",
+        values.flag,
+        "true or false",
+        "Each connection of a trusted proxy begins with the PROXY protocol, version 1 or 2.",
+    ),
+    "trusted_proxies": Setting(
+        "[]",
+        values.networks,
+        "a list of networks, such as [10.0.0.0/8, 192.0.2.7]",
+        "Whose forwarding fields and PROXY protocol count: the addresses of the proxies in front.",
+        many=True,
+    ),
+    "forwarding.host": Setting(
+        "keep",
+        values.one_of("keep", "upstream"),
+        "keep or upstream",
+        "The Host field that the application sees: the caller's own, or host and port of the endpoint's upstream.",
+    ),
+    "forwarding.x_forwarded": Setting(
+        "false",
+        values.flag,
+        "true or false",
+        "Tell the application the caller in X-Forwarded-For, X-Forwarded-Proto and X-Forwarded-Host.",
+    ),
+    "forwarding.forwarded": Setting(
+        "false", values.flag, "true or false", "Tell the application the caller in Forwarded (RFC 7239)."
+    ),
+    "forwarding.via": Setting(
+        "false", values.flag, "true or false", "Tell the application of this proxy in Via (RFC 9110 section 7.6.3)."
     ),
     "rules": Setting(
         "rules/",
@@ -99,7 +132,61 @@ SETTINGS: Final[dict[str, Setting]] = {
         "256",
         values.whole(1, 65_535),
         "a whole number, such as 256",
-        "At most so many connections to one application; further requests wait.",
+        "At most so many connections to one application; further requests wait, for as long as upstream.connect.",
+    ),
+    "upstream.queue": Setting(
+        "1024",
+        values.whole(0, 1_000_000),
+        "a whole number, such as 1024",
+        "At most so many requests wait for a connection to one application; further ones are answered 503 at once.",
+    ),
+    "upstream.keep": Setting(
+        "4s",
+        values.duration,
+        "a number and a unit, such as 4s",
+        "How long an unused connection is kept; shorter than the application keeps it, so that none ends as it is chosen.",
+    ),
+    "upstream.breaker.failures": Setting(
+        "10",
+        values.whole(0, 1_000_000),
+        "a whole number, such as 10, or 0 for never",
+        "After so many failures in a row (unreachable, or no answer in time) requests are answered 503 at once; 0: never.",
+    ),
+    "upstream.breaker.pause": Setting(
+        "2s",
+        values.duration,
+        "a number and a unit, such as 2s",
+        "How long they are, until one request tries whether the application answers again.",
+    ),
+    "upstream.tls.ca": Setting(
+        "system",
+        values.path_or("system"),
+        "a PEM file of certificates, such as /etc/domicile/ca.pem, or system",
+        "Who may vouch for an application at https://; system: the authorities of this machine.",
+    ),
+    "upstream.tls.certificate": Setting(
+        "none",
+        values.path_or("none"),
+        "a PEM file, such as /etc/domicile/client.pem, or none",
+        "The certificate, with its chain, that is shown to an application that asks for one.",
+    ),
+    "upstream.tls.key": Setting(
+        "none",
+        values.path_or("none"),
+        "a PEM file, such as /etc/domicile/client.key, or none",
+        "The key of that certificate, where it stands in a file of its own.",
+    ),
+    "upstream.tls.verify": Setting(
+        "true",
+        values.flag,
+        "true or false",
+        "Whether an application's certificate is verified. With false whoever stands on the way can read and change everything.",
+    ),
+    "upstream.tls.server_name": Setting(
+        "none",
+        values.host_or_none,
+        "a host name, such as crm.example.com, or none",
+        "The name asked for (SNI) and looked for in the application's certificate; none: the host of the endpoint's upstream.",
     ),
     "limits.held": Setting(
         "256MiB",
@@ -109,15 +196,16 @@ SETTINGS: Final[dict[str, Setting]] = {
     ),
 }
 
-#: Names that hold other names: ``listen``, ``log`` and so on.
-SECTIONS: Final = frozenset(name.partition(".")[0] for name in SETTINGS if "." in name)
+#: Names that hold other names: ``listen``, ``upstream.tls`` and so on.
+SECTIONS: Final = frozenset(name[: place.start()] for name in SETTINGS for place in re.finditer(r"\.", name))
 
 
 def members(section: str) -> list[str]:
     """The names directly inside a section, without the section's own; ``""`` for the outermost."""
     if not section:
         return sorted({name.partition(".")[0] for name in SETTINGS})
-    return [name.partition(".")[2] for name in SETTINGS if name.startswith(f"{section}.")]
+    inside = [name.removeprefix(f"{section}.") for name in SETTINGS if name.startswith(f"{section}.")]
+    return list(dict.fromkeys(name.partition(".")[0] for name in inside))
 
 
 def nearest(name: str) -> str:

@@ -3,12 +3,13 @@
 A reason never quotes the text: somebody who pastes a key where its place belongs must not find it in a log.
 """
 
+import ipaddress
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from proxy.config.settings import Address, Keys, Store
+from proxy.config.settings import Address, Keys, Network, Store
 
 #: A reader of one setting.
 Reader = Callable[[str], Any]
@@ -72,6 +73,46 @@ def path(text: str) -> Path:
     if text.startswith("~"):
         raise ValueError("~ is not understood here")
     return Path(text).absolute()
+
+
+def path_or(word: str) -> Reader:
+    """A reader of a file; ``word`` stands for none."""
+
+    def read(text: str) -> Path | None:
+        return None if text == word else path(text)
+
+    return read
+
+
+def host_or_none(text: str) -> str | None:
+    """A host name in lower case, or ``none``."""
+    if text == "none":
+        return None
+    if not _HOST.fullmatch(text) or text.startswith("["):
+        raise ValueError("this is not a host name")
+    return text.lower()
+
+
+def networks(text: str) -> tuple[Network, ...]:
+    """Networks and single addresses with commas between them, in square brackets or without."""
+    if text.startswith("[") and text.endswith("]"):
+        text = text[1:-1]
+    items = text.split(",") if text.strip() else []
+    return tuple(_network(item.strip(), number) for number, item in enumerate(items, 1))
+
+
+def _network(text: str, number: int) -> Network:
+    try:
+        network = ipaddress.ip_network(text)
+    except ValueError:
+        try:
+            ipaddress.ip_network(text, strict=False)
+        except ValueError:
+            raise ValueError(f"number {number} is neither an address nor a network") from None
+        raise ValueError(f"number {number} has bits set behind its prefix length") from None
+    if network.prefixlen == 0:
+        raise ValueError(f"number {number} holds every address, so that anybody could claim to be anybody")
+    return network
 
 
 def duration(text: str) -> int:

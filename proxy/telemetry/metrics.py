@@ -75,6 +75,11 @@ METRICS: Final[dict[str, Declared]] = {
     "domicile_upstream_connections": Declared(
         "gauge", ("endpoint", "state"), "Connections to the application, by state: busy, idle."
     ),
+    "domicile_upstream_suspended": Declared(
+        "gauge",
+        ("endpoint",),
+        "1 while the application is not asked because it gave no answer several times in a row (upstream.breaker).",
+    ),
     "domicile_upstream_errors_total": Declared(
         "counter", ("endpoint", "code"), "Exchanges that the application or the way to it broke, by error code."
     ),

@@ -26,6 +26,8 @@ STATUS: Final[Mapping[Code, int]] = MappingProxyType(
         Code.VAULT_DOWN: 503,
         Code.UPSTREAM_UNREACHABLE: 502,
         Code.UPSTREAM_TIMEOUT: 504,
+        Code.UPSTREAM_BUSY: 503,
+        Code.UPSTREAM_SUSPENDED: 503,
         Code.UPSTREAM_BROKEN: 502,
         Code.UNREADABLE_ANSWER: 502,
         Code.ANSWER_TOO_LARGE: 502,

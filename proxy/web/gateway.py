@@ -1,25 +1,22 @@
 """The gateway: each request is shown to the rules, then passed through, redacted, or refused."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
-from functools import partial
 from time import perf_counter
-from typing import Protocol
 
 from proxy.errors import Code, VaultError
-from proxy.redactor.rules import Endpoint, Unmatched
-from proxy.telemetry.metrics import Metrics
+from proxy.redactor.rules import Endpoint, Match, Unmatched
 from proxy.web import overriding, writer
 from proxy.web.errors import status_of
+from proxy.web.forwarded import Telling
 from proxy.web.forwarding import asked, authority
 from proxy.web.matched import Job, Matched, Patience, Rooms
 from proxy.web.passing import Passing
 from proxy.web.ports import Journal, Rules, Seen
+from proxy.web.preamble import Preambles
 from proxy.web.request_head import Heads
 from proxy.web.server import CallerServer, Incoming
-from proxy.web.upstream.client import HttpUpstream
-from proxy.web.upstream.limits import Limits as UpstreamLimits
 from proxy.web.upstream.port import Address, Upstream
 
 _DENIED = "No rule names this request, and the endpoint answers only what its rules name."
@@ -31,35 +28,13 @@ _FAILURES = frozenset(
     {
         Code.UPSTREAM_UNREACHABLE,
         Code.UPSTREAM_TIMEOUT,
+        Code.UPSTREAM_BUSY,
+        Code.UPSTREAM_SUSPENDED,
         Code.UPSTREAM_BROKEN,
         Code.UNREADABLE_ANSWER,
         Code.ANSWER_TOO_LARGE,
     }
 )
-
-
-class UpstreamSettings(Protocol):
-    """The settings towards applications; times in milliseconds."""
-
-    @property
-    def connect(self) -> int:
-        """Until the connection stands."""
-
-    @property
-    def head(self) -> int:
-        """From the end of the request to the head of the answer."""
-
-    @property
-    def idle(self) -> int:
-        """Longest silence within a message, either way."""
-
-    @property
-    def total(self) -> int:
-        """The whole exchange; 0: no limit."""
-
-    @property
-    def connections(self) -> int:
-        """At most so many at once to one application."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,31 +46,9 @@ class GatewayOptions:
     patience: Patience = field(default_factory=Patience)
     held: int = 256 * 1024 * 1024  #: bytes of bodies that matched exchanges may hold, all together
     met: Callable[[str, Address], None] = lambda _endpoint, _address: None  #: told when an endpoint is first asked for
-
-    @classmethod
-    def of(cls, settings: UpstreamSettings, held: int, metrics: Metrics) -> "GatewayOptions":
-        """Options for a real upstream whose connections are counted in ``metrics``; ``held`` as the member."""
-        upstream = HttpUpstream(
-            UpstreamLimits(
-                connect=settings.connect / 1000,
-                head=settings.head / 1000,
-                idle=settings.idle / 1000,
-                total=settings.total / 1000,
-                connections=settings.connections,
-            )
-        )
-
-        def met(endpoint: str, address: Address) -> None:
-            for place, state in enumerate(("busy", "idle")):
-                metrics.watch(
-                    "domicile_upstream_connections", partial(_count, upstream, address, place), endpoint, state
-                )
-
-        return cls(upstream, held=held, met=met)
-
-
-def _count(upstream: HttpUpstream, address: Address, place: int) -> float:
-    return float(upstream.counts(address)[place])
+    special: Container[str] = ()  #: endpoints that are reached in a way of their own
+    telling: Telling | None = None  #: what tells applications of the caller
+    preambles: Preambles | None = None  #: what reads the PROXY protocol, where it is spoken
 
 
 class Gateway:
@@ -109,6 +62,9 @@ class Gateway:
         self._rooms = Rooms.of(options.held, options.patience)
         self._matched = Matched(upstream, options.patience, self._rooms)
         self._met = options.met
+        self._special = options.special
+        self._telling = options.telling
+        self._preambles = options.preambles
         self._upstream = upstream
         self._patience = options.patience
         self._addresses: dict[tuple[str, str], Address] = {}
@@ -118,6 +74,9 @@ class Gateway:
             options.heads,
             self._unreadable,
         )
+        preambles = options.preambles
+        if preambles is not None:
+            self.server.entrance = lambda: preambles(self.server())
 
     async def handle(self, incoming: Incoming) -> None:
         """Answer one request."""
@@ -131,16 +90,17 @@ class Gateway:
                 room = self._rooms.requests
                 endpoint, body = await overriding.look(self._rules, incoming, endpoint, self._patience.body, room)
             match = incoming.match
+            address = self._admitted(endpoint, match)
             if endpoint.searched:
                 host = authority(incoming.target, incoming.head.host)
                 fields = fields._replace(headers=await self._rules.referred(host, fields.headers))
+            if self._telling is not None:
+                fields = self._telling(incoming, fields, address)
             if match is not None:
-                job = Job(fields, match, self._address(endpoint), body)
+                job = Job(fields, match, address, body)
                 await self._matched.carry(incoming, job, self._rules.exchange(match))
-            elif endpoint.unmatched is _DENY:
-                raise VaultError(Code.OPERATION_DENIED, _DENIED)
             else:
-                await self._passing.forward(incoming, fields, self._address(endpoint), body)
+                await self._passing.forward(incoming, fields, address, body)
             await writer.taken(incoming, self._patience.write)
         except VaultError as error:
             self._refuse(incoming, error)
@@ -170,13 +130,26 @@ class Gateway:
         incoming.endpoint = endpoint
         return endpoint
 
+    def _admitted(self, endpoint: Endpoint, match: Match | None) -> Address:
+        """Where the request goes. Raises ``VaultError`` if it must not, before anything of it is read or stored."""
+        if match is None:
+            if endpoint.unmatched is _DENY:
+                raise VaultError(Code.OPERATION_DENIED, _DENIED)
+            return self._address(endpoint)
+        address = self._address(endpoint)
+        refusal = self._upstream.refusal(address)
+        if refusal is not None:
+            raise refusal
+        return address
+
     def _address(self, endpoint: Endpoint) -> Address:
         key = (endpoint.name, endpoint.upstream)
         address = self._addresses.get(key)
         if address is None:
             if len(self._addresses) > 1000:  # rule files come and go
                 self._addresses.clear()
-            address = self._addresses[key] = Address.parse(endpoint.upstream)
+            special = endpoint.name if endpoint.name in self._special else ""
+            address = self._addresses[key] = Address.parse(endpoint.upstream)._replace(special=special)
             self._met(endpoint.name, address)
         return address
 
@@ -249,3 +222,5 @@ class Gateway:
         for listener in self.server.listeners:
             listener.close()
         self.server.listeners.clear()
+        if self._preambles is not None:
+            self._preambles.close()

@@ -4,7 +4,7 @@ import asyncio
 import errno
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -37,7 +37,7 @@ async def listen(
     Raises ``VaultError`` (PORT_IN_USE) if the address cannot be opened; ``name`` is the setting to change then.
     """
     if isinstance(served, CallerServer):
-        server = await _open(name, address, served, tls)
+        server = await _open(name, address, served.entrance, tls)
         served.listeners.append(server)
         try:
             yield _told(name, server)
@@ -57,7 +57,7 @@ async def listen(
 
 
 async def _open(
-    name: str, address: tuple[str, int], factory: web.Server | None, tls: ssl.SSLContext | None
+    name: str, address: tuple[str, int], factory: Callable[[], asyncio.BaseProtocol] | None, tls: ssl.SSLContext | None
 ) -> asyncio.Server:
     if factory is None:
         raise TypeError("the application was not set up")

@@ -22,7 +22,7 @@ _TOLD_CALLERS: Final = {
 }
 
 #: When to try again, in seconds, after errors that pass by themselves.
-_RETRY: Final = {Code.OVERLOADED: b"Retry-After: 1\r\n"}
+_RETRY: Final = {Code.OVERLOADED: 1, Code.UPSTREAM_BUSY: 1}
 
 _log = logs.logger("web")
 
@@ -58,11 +58,12 @@ def answer(status: int, error: VaultError, *, head: bool = False, close: bool = 
     else:
         _log.error("the vault failed a request", code=error.code, text=error.message)
         body = problem(status, error.code, told)
+    wait = error.retry_after or _RETRY.get(error.code)
     lines = [
         b"HTTP/1.1 %d %b\r\n" % (status, reason(status).encode("ascii", "replace")),
         b"Content-Type: application/problem+json\r\nContent-Length: %d\r\nCache-Control: no-store\r\n" % len(body),
         ANSWER,
-        _RETRY.get(error.code, b""),
+        b"" if wait is None else b"Retry-After: %d\r\n" % wait,
         b"Connection: close\r\n\r\n" if close else b"\r\n",
         b"" if head else body,
     ]

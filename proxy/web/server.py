@@ -26,6 +26,7 @@ from proxy.redactor.rules import Endpoint, Match
 from proxy.telemetry import logs
 from proxy.web import own
 from proxy.web.body import Body
+from proxy.web.peers import Client, peer_of
 from proxy.web.request_head import BadRequestError, Heads, RequestHead
 from proxy.web.request_reader import Message, RequestReader
 from proxy.web.room import Holding
@@ -132,7 +133,7 @@ Handler = Callable[[Incoming], Awaitable[None]]
 class CallerConnection(RequestHandler):
     """One connection of a caller: its requests in order, own answers to what is not HTTP, half-open tunnels."""
 
-    __slots__ = ("_ended", "_handler", "_heard", "_reader", "_runner", "_serving", "_unreadable", "on_eof")
+    __slots__ = ("_ended", "_handler", "_heard", "_reader", "_runner", "_serving", "_unreadable", "learned", "on_eof")
 
     def __init__(self, server: "CallerServer", **options: Any) -> None:
         super().__init__(
@@ -148,12 +149,20 @@ class CallerConnection(RequestHandler):
         self._runner: asyncio.Task[None] | None = None
         self._heard = 0.0  #: when bytes came last, in loop time
         self._ended = False  #: the caller sends nothing more
+        self.learned: Client | None = None  #: who the caller is, once somebody asked or a trusted proxy told
         self.on_eof: Callable[[], bool] | None = None  #: told of the end of what the caller sends; true: stay half open
 
     @property
     def busy(self) -> bool:
         """Whether a request is being handled or waits to be."""
         return self._serving is not None or bool(self._messages)
+
+    @property
+    def client(self) -> Client:
+        """Who the caller is."""
+        if self.learned is None:
+            self.learned = peer_of(self.transport)
+        return self.learned
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A caller has come."""
@@ -286,6 +295,8 @@ class CallerServer(web.Server):
         self.heads = heads
         self.handler = handler
         self.unreadable = unreadable
+        #: Makes what a new connection is handed to; whatever reads something before HTTP is put here.
+        self.entrance: Callable[[], asyncio.BaseProtocol] = self
         self.listeners: list[asyncio.Server] = []  #: where it is listened for callers; ``listening`` fills it
 
     async def _never(self, request: web.BaseRequest) -> web.StreamResponse:

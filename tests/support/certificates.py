@@ -32,20 +32,23 @@ class Authority:
         self.certificate = folder / "authority.pem"
         self.certificate.write_bytes(self._own.public_bytes(serialization.Encoding.PEM))
 
-    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
-        now = dt.datetime.now(dt.UTC)
-        day = dt.timedelta(days=1)
+    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, days: int = 1) -> x509.CertificateBuilder:
+        end = dt.datetime.now(dt.UTC) + dt.timedelta(days=days)
         made = x509.CertificateBuilder().subject_name(subject).issuer_name(self._name).public_key(key.public_key())
-        return made.serial_number(x509.random_serial_number()).not_valid_before(now - day).not_valid_after(now + day)
+        return (
+            made.serial_number(x509.random_serial_number())
+            .not_valid_before(end - dt.timedelta(days=3))
+            .not_valid_after(end)
+        )
 
-    def issue(self, name: str) -> Pair:
-        """A certificate for a host name or an address, signed by this authority."""
+    def issue(self, name: str, days: int = 1) -> Pair:
+        """A certificate for a host name or an address, signed by this authority, that ends in so many days."""
         key = ec.generate_private_key(ec.SECP256R1())
         try:
             alternative: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(name))
         except ValueError:
             alternative = x509.DNSName(name)
-        made = self._builder(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]), key)
+        made = self._builder(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]), key, days)
         signed = made.add_extension(x509.SubjectAlternativeName([alternative]), critical=False).sign(
             self._key, hashes.SHA256()
         )
@@ -57,3 +60,9 @@ class Authority:
             )
         )
         return pair
+
+    def lock(self, pair: Pair, path: Path) -> None:
+        """Store the key of a pair encrypted with a password."""
+        key = serialization.load_pem_private_key(pair.key.read_bytes(), None)
+        locked = serialization.BestAvailableEncryption(b"password")
+        path.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked))

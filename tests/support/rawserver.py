@@ -10,9 +10,10 @@ make the usual ones.
 
 import asyncio
 import contextlib
+import socket
 import ssl
 from collections.abc import Awaitable, Callable
-from typing import Self
+from typing import Any, Self
 
 from tests.support.patience import PATIENCE
 from tests.support.rawhttp import Message, Wire
@@ -33,6 +34,7 @@ class RawServer:
         self.open = 0  #: connections open now
         self.changed = asyncio.Event()
         self.port = 0
+        self.at: socket.socket | None = None  #: a bound socket to listen with, in place of a free port
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -40,7 +42,8 @@ class RawServer:
         return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}"
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self.tls, limit=1 << 20)
+        place: dict[str, Any] = {"sock": self.at} if self.at is not None else {"host": "127.0.0.1", "port": 0}
+        self._server = await asyncio.start_server(self._serve, ssl=self.tls, limit=1 << 20, **place)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 

@@ -1,26 +1,46 @@
 """The real upstream: a pool for each address, the one retry that is safe, and the sweeper of deadlines."""
 
 import asyncio
-import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
 
 from proxy.web.upstream.connection import Connection
 from proxy.web.upstream.limits import Limits
 from proxy.web.upstream.pool import Pool
 from proxy.web.upstream.port import Address, Call, Reply, Tunnel, UpstreamFault
 from proxy.web.upstream.reply import BufferedReply
-from proxy.web.upstream.tls import client_context
+from proxy.web.upstream.tls import ClientTls, client_context
+
+
+class Way(NamedTuple):
+    """How an application is reached."""
+
+    limits: Limits = Limits()
+    tls: ClientTls | None = None  #: for ``https``; ``None``: what the machine trusts, and no certificate of ours
 
 
 class HttpUpstream:
-    """HTTP/1.1 to any number of applications. Bound to the event loop it is first used in."""
+    """HTTP/1.1 to any number of applications. Bound to the event loop it is first used in.
 
-    def __init__(self, limits: Limits | None = None, contexts: Mapping[Address, ssl.SSLContext] | None = None) -> None:
-        self._limits = limits or Limits()
-        self._contexts = dict(contexts or {})
+    ``special`` has the ways to addresses that differ, by ``Address.special``; ``told`` learns when an address is suspended
+    (true) and when it answers again (false).
+    """
+
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        tls: ClientTls | None = None,
+        special: Mapping[str, Way] | None = None,
+        told: Callable[[Address, bool], None] = lambda _address, _open: None,
+    ) -> None:
+        self._way = Way(limits or Limits(), tls)
+        self._special = dict(special or {})
+        self._told = told
         self._pools: dict[Address, Pool] = {}
         self._sweeper: asyncio.TimerHandle | None = None
-        shortest = min(self._limits.head, self._limits.idle, self._limits.keep, self._limits.total or 60.0)
+        ways = [way.limits for way in (self._way, *self._special.values())]
+        shortest = min(min(limits.head, limits.idle, limits.keep, limits.total or 60.0) for limits in ways)
         self._interval = min(1.0, max(0.02, shortest / 8))
         self._due = 0.0  #: when the sweeper is to come again, in loop time
 
@@ -32,6 +52,23 @@ class HttpUpstream:
         beforehand whether it has ended.
         """
         pool = self._pools.get(call.address) or self._pool(call.address)
+        breaker = pool.breaker
+        tries = breaker.admit(asyncio.get_running_loop().time()) if breaker.engaged else False
+        try:
+            reply = await self._exchange(pool, call)
+        except UpstreamFault as fault:
+            breaker.failed(fault, asyncio.get_running_loop().time(), tried=tries)
+            raise
+        except BaseException:
+            if tries:
+                breaker.left()
+            raise
+        if breaker.engaged:
+            breaker.answered()
+        return reply
+
+    @staticmethod
+    async def _exchange(pool: Pool, call: Call) -> Reply:
         while True:
             connection = pool.idle.pop() if pool.idle else await pool.fresh()
             used = connection.served
@@ -57,10 +94,10 @@ class HttpUpstream:
         return reply.feed
 
     def _pool(self, address: Address) -> Pool:
-        context = self._contexts.get(address)
-        if context is None and address.scheme == "https":
-            context = client_context()
-        pool = self._pools[address] = Pool(address, self._limits, context)
+        limits, tls = self._special.get(address.special, self._way)
+        if tls is None and address.scheme == "https":
+            tls = ClientTls(client_context())
+        pool = self._pools[address] = Pool(address, limits, tls, partial(self._told, address))
         if self._sweeper is None:
             self._due = asyncio.get_running_loop().time()
             self._sweep()
@@ -81,6 +118,18 @@ class HttpUpstream:
             pool.sweep(now, late)
         self._due = now + self._interval
         self._sweeper = loop.call_at(self._due, self._sweep)
+
+    def refusal(self, address: Address) -> UpstreamFault | None:
+        """See ``Upstream.refusal``."""
+        pool = self._pools.get(address)
+        if pool is None or not pool.breaker.open:
+            return None
+        return pool.breaker.refusal(asyncio.get_running_loop().time())
+
+    def suspended(self, address: Address) -> bool:
+        """Whether requests to that address are refused, but for one that tries it now and then."""
+        pool = self._pools.get(address)
+        return pool is not None and pool.breaker.open
 
     def counts(self, address: Address) -> tuple[int, int]:
         """Connections to that address: busy and idle."""

@@ -7,6 +7,7 @@ sweeper compares: no timer is made per request.
 
 import asyncio
 import select
+import ssl
 from collections.abc import AsyncIterator
 from typing import Final, Protocol, cast
 
@@ -18,6 +19,8 @@ from proxy.web.upstream.port import CHUNKED, LENGTH, NONE, TUNNEL, Call, Head, U
 from proxy.web.upstream.reply import BufferedReply
 
 _NEVER = float("inf")
+
+_REJECTED: Final = "The application ended the TLS connection without an answer: does it ask for a client certificate?"
 
 
 # What the next bytes from the application are. Plain numbers: an enumeration's members cost a look-up each time.
@@ -216,7 +219,12 @@ class Connection(asyncio.Protocol):
             self._end(None)
             return
         text = "closed the connection before it answered" if self._silent else "broke its answer off"
-        self._end(UpstreamFault(Code.UPSTREAM_BROKEN, f"The application {text}.", sent=True, silent=self._silent))
+        fault = UpstreamFault(Code.UPSTREAM_BROKEN, f"The application {text}.", sent=True, silent=self._silent)
+        if self._silent and self.served == 1 and self._transport.get_extra_info("sslcontext") is not None:
+            # With TLS 1.3 the application judges our certificate after the handshake is over for us; its alert may be lost.
+            code = Code.UPSTREAM_UNREACHABLE if isinstance(exc, ssl.SSLError) else Code.UPSTREAM_BROKEN
+            fault = UpstreamFault(code, _REJECTED, sent=True)
+        self._end(fault)
 
     def pause_writing(self) -> None:
         """Part of asyncio.Protocol: the application reads slower than we send."""

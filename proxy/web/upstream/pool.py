@@ -3,25 +3,36 @@
 import asyncio
 import ssl
 from collections import deque
+from collections.abc import Callable
 
 from proxy.errors import Code
+from proxy.web.upstream.breaker import Breaker
 from proxy.web.upstream.connection import Connection
 from proxy.web.upstream.limits import Limits
 from proxy.web.upstream.port import Address, UpstreamFault
+from proxy.web.upstream.tls import ClientTls
 
 _BUSY = "The application has no free connection: all {} are in use."
+_FULL = "Too many requests wait for the application already."
 _SLOW = "The application did not take the connection in time."
 
 
 class Pool:
     """Gives out a connection for one exchange and takes it back. A place is an open connection or one being opened."""
 
-    def __init__(self, address: Address, limits: Limits, context: ssl.SSLContext | None) -> None:
+    def __init__(
+        self,
+        address: Address,
+        limits: Limits,
+        tls: ClientTls | None = None,
+        told: Callable[[bool], None] = lambda _open: None,
+    ) -> None:
+        self.breaker = Breaker(limits.failures, limits.pause, told)
         self.idle: list[Connection] = []
         self.open: set[Connection] = set()
         self._address = address
         self._limits = limits
-        self._context = context
+        self._tls = tls
         self._opening = 0
         self._waiters: deque[asyncio.Future[Connection | None]] = deque()
         self._closed = False
@@ -33,10 +44,12 @@ class Pool:
 
     async def fresh(self) -> Connection:
         """A new connection; or, where all places are taken, the first that becomes free. Raises ``UpstreamFault``."""
-        while len(self.open) + self._opening >= self._limits.connections:
-            connection = await self._wait()
-            if connection is not None and connection.usable:
-                return connection
+        if len(self.open) + self._opening >= self._limits.connections:
+            until = asyncio.get_running_loop().time() + self._limits.connect
+            while len(self.open) + self._opening >= self._limits.connections:
+                connection = await self._wait(until)
+                if connection is not None and connection.usable:
+                    return connection
         self._opening += 1
         try:
             return await self._connect()
@@ -46,18 +59,19 @@ class Pool:
         finally:
             self._opening -= 1
 
-    async def _wait(self) -> Connection | None:
-        """Wait in line, not for longer than ``Limits.connect``. ``None``: a place became free."""
+    async def _wait(self, until: float) -> Connection | None:
+        """Wait in line until that loop time. ``None``: a place became free."""
+        if len(self._waiters) >= self._limits.queue:
+            raise _busy(_FULL)
         waiter: asyncio.Future[Connection | None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         try:
-            async with asyncio.timeout(self._limits.connect):
+            async with asyncio.timeout_at(until):
                 return await waiter
         except (TimeoutError, asyncio.CancelledError) as end:
             self._hand_on(waiter)
             if isinstance(end, TimeoutError):
-                busy = _BUSY.format(self._limits.connections)
-                raise UpstreamFault(Code.UPSTREAM_TIMEOUT, busy, sent=False) from None
+                raise _busy(_BUSY.format(self._limits.connections)) from None
             raise
         finally:
             if waiter in self._waiters:
@@ -74,16 +88,16 @@ class Pool:
 
     async def _connect(self) -> Connection:
         loop = asyncio.get_running_loop()
-        scheme, host, port = self._address
-        secure = scheme == "https"
+        scheme, host, port, _ = self._address
+        tls = self._tls if scheme == "https" else None
         try:
             async with asyncio.timeout(self._limits.connect):
                 _, connection = await loop.create_connection(
                     lambda: Connection(loop, self._limits, self),
                     host,
                     port,
-                    ssl=self._context if secure else None,
-                    server_hostname=host if secure else None,
+                    ssl=None if tls is None else tls.context,
+                    server_hostname=None if tls is None else tls.server_name or host,
                 )
         except TimeoutError:
             raise UpstreamFault(Code.UPSTREAM_TIMEOUT, _SLOW, sent=False) from None
@@ -132,6 +146,10 @@ class Pool:
         self._closed = True
         for connection in list(self.idle):
             connection.retire()
+
+
+def _busy(text: str) -> UpstreamFault:
+    return UpstreamFault(Code.UPSTREAM_BUSY, text, sent=False)
 
 
 def _sentence(error: OSError) -> str:

@@ -26,6 +26,7 @@ class Address(NamedTuple):
     scheme: str  #: ``http`` or ``https``
     host: str
     port: int
+    special: str = ""  #: the endpoint, where it is reached in a way of its own
 
     @classmethod
     def parse(cls, url: str) -> "Address":
@@ -160,6 +161,9 @@ class Upstream(Protocol):
         Raises ``UpstreamFault``, or whatever iterating over a streamed body raises. Cancelling drops the connection.
         """
 
+    def refusal(self, address: Address) -> "UpstreamFault | None":
+        """What ``send`` would raise at this moment without trying, because the application failed too often."""
+
     def tunnel(self, reply: Reply) -> Tunnel:
         """The sending half that belongs to a reply of status 101."""
 
@@ -168,7 +172,7 @@ class Upstream(Protocol):
 
 
 class UpstreamFault(VaultError):
-    """The application, or the way to it, failed. Codes: UPSTREAM_UNREACHABLE, UPSTREAM_TIMEOUT, UPSTREAM_BROKEN."""
+    """The application, or the way to it, failed: one of the codes UPSTREAM_…."""
 
     #: The body of the request stopped coming while the application was ready for it: the caller's fault.
     starved = False

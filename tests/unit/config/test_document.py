@@ -22,6 +22,15 @@ def test_each_setting_is_found_with_its_place():
     }
 
 
+def test_sections_may_stand_in_sections_and_lists_become_one_text():
+    document = read("upstream:\n  tls:\n    ca: ca.pem\ntrusted_proxies:\n  - 10.0.0.0/8\n  - '::1'\n")
+    assert document.faults == []
+    assert document.given == {
+        "upstream.tls.ca": Given("ca.pem", "domicile.yaml:3:9"),
+        "trusted_proxies": Given("[10.0.0.0/8,::1]", "domicile.yaml:5:3"),
+    }
+
+
 @pytest.mark.parametrize("text", ["", "# nothing but a comment\n", "---\n"])
 def test_an_empty_file_sets_nothing(text):
     document = read(text)
@@ -44,6 +53,11 @@ def test_scalars_stay_texts():
         ("country: ''", "domicile.yaml:1:1  country has no value"),
         ("country: [se]", "domicile.yaml:1:10  country takes one plain value"),
         ("country: !!binary c2U=", "domicile.yaml:1:10  country takes one plain value"),
+        ("upstream: {tls: none}", "domicile.yaml:1:17  upstream.tls takes names and values"),
+        ("upstream: {tls: {cert: x}}", "domicile.yaml:1:18  upstream.tls.cert is not a setting: upstream.tls has"),
+        ("trusted_proxies: {a: b}", "domicile.yaml:1:18  trusted_proxies takes a list of plain values"),
+        ("trusted_proxies: [['::1']]", "domicile.yaml:1:18  trusted_proxies takes a list of plain values"),
+        ("trusted_proxies: !!set [a]", "domicile.yaml:1:18  trusted_proxies takes a list of plain values"),
         ("listen: 127.0.0.1:80", "domicile.yaml:1:9  listen takes names and values"),
         ("listen:", "domicile.yaml:1:8  listen takes names and values"),
         ("- country", "domicile.yaml:1:1  the file takes names and values"),

@@ -26,6 +26,8 @@ def test_variables_that_an_orchestrator_makes_for_a_service_are_left_alone():
     ("written", "text", "sentence"),
     [
         ("DOMICILE__LISTEN", "x", "set each, such as DOMICILE__LISTEN__PROXY"),
+        ("DOMICILE__UPSTREAM__TLS", "x", "set each, such as DOMICILE__UPSTREAM__TLS__CA"),
+        ("DOMICILE__UPSTREAM__TLS__SNI", "x", "upstream.tls has ca, certificate, key, verify, server_name"),
         ("DOMICILE__LISTN__PROXY", "x", "did you mean listen.proxy?"),
         ("DOMICILE__listen__proxy", "x", "DOMICILE__LISTEN__PROXY"),
         ("DOMICILE__COUNTRY", "", "the variable is empty"),

@@ -130,3 +130,48 @@ def test_a_file_that_cannot_be_read_is_a_fault_with_its_reason(elsewhere, monkey
 
     monkeypatch.setattr(Path, "read_bytes", denied)
     assert refused(None, {})[0] == "domicile.yaml  cannot be read (Permission denied): let this user read it"
+
+
+def test_sections_inside_sections_are_read_from_file_and_environment(elsewhere):
+    (elsewhere / "domicile.yaml").write_text(
+        "trusted_proxies: [10.0.0.0/8, '::1']\n"
+        "forwarding: {via: true, host: upstream}\n"
+        "upstream:\n  breaker: {failures: 3}\n  tls: {ca: ca.pem}\n"
+    )
+    settings = load(None, {"DOMICILE__UPSTREAM__BREAKER__PAUSE": "7s"})
+    assert [str(network) for network in settings.trusted_proxies] == ["10.0.0.0/8", "::1/128"]
+    assert (settings.forwarding.via, settings.forwarding.host, settings.forwarding.x_forwarded) == (
+        True,
+        "upstream",
+        False,
+    )
+    assert (settings.upstream.breaker.failures, settings.upstream.breaker.pause) == (3, 7_000)
+    assert (settings.upstream.tls.ca, settings.upstream.tls.certificate) == (elsewhere / "ca.pem", None)
+
+
+def test_nothing_is_added_to_requests_and_nobody_is_trusted_by_default():
+    settings = load(None, {})
+    forwarding = settings.forwarding
+    assert (forwarding.host, forwarding.x_forwarded, forwarding.forwarded, forwarding.via) == (
+        "keep",
+        False,
+        False,
+        False,
+    )
+    assert (settings.trusted_proxies, settings.listen.proxy_protocol) == ((), False)
+
+
+def test_the_proxy_protocol_needs_somebody_to_take_it_from():
+    (line,) = refused(None, {"DOMICILE__LISTEN__PROXY_PROTOCOL": "true"})
+    assert line.startswith("DOMICILE__LISTEN__PROXY_PROTOCOL  ")
+    assert "trusted_proxies" in line
+    environ = {"DOMICILE__LISTEN__PROXY_PROTOCOL": "true", "DOMICILE__TRUSTED_PROXIES": "127.0.0.1"}
+    assert load(None, environ).listen.proxy_protocol
+
+
+def test_a_key_without_its_certificate_is_refused(elsewhere):
+    (elsewhere / "domicile.yaml").write_text("upstream:\n  tls:\n    key: client.key\n")
+    (line,) = refused(None, {})
+    assert line.startswith("domicile.yaml:3:10  upstream.tls.key belongs to a certificate")
+    (line,) = refused(None, {"DOMICILE__UPSTREAM__TLS__CERTIFICATE": "~/c.pem"})
+    assert "upstream.tls.certificate: ~ is not understood" in line

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from proxy.config.settings import Settings
@@ -12,11 +14,12 @@ def test_every_default_is_readable_and_every_setting_explained(name, setting):
 
 
 def test_the_table_and_the_settings_object_hold_the_same_names():
-    fields = Settings.__dataclass_fields__
-    assert set(members("")) == set(fields)
+    assert set(members("")) == set(Settings.__dataclass_fields__)
     for section in SECTIONS:
-        inner = getattr(fields[section].type, "__dataclass_fields__", {})
-        assert set(members(section)) == set(inner)
+        kind: Any = Settings
+        for name in section.split("."):
+            kind = kind.__dataclass_fields__[name].type
+        assert set(members(section)) == set(kind.__dataclass_fields__)
 
 
 @pytest.mark.parametrize(
@@ -26,8 +29,15 @@ def test_the_table_and_the_settings_object_hold_the_same_names():
         ("listen.prox", "did you mean listen.proxy?"),
         ("listn.proxy", "did you mean listen.proxy?"),
         ("level", "did you mean log.level?"),
-        ("listen.vault", "listen has proxy, admin, insecure"),
-        ("firewall", "there are country, data, keys, limits, listen, log, pending, rules, store, upstream"),
+        ("listen.vault", "listen has proxy, admin, insecure, proxy_protocol"),
+        (
+            "firewall",
+            "there are country, data, forwarding, keys, limits, listen, log, pending, rules, store, trusted_proxies,"
+            " upstream",
+        ),
+        ("upstream.tls.sni", "upstream.tls has ca, certificate, key, verify, server_name"),
+        ("upstream.breker", "did you mean upstream.breaker?"),
+        ("upstream.tsl.ca", "did you mean upstream.tls.ca?"),
     ],
 )
 def test_an_unknown_name_is_answered_with_what_was_probably_meant(written, sentence):

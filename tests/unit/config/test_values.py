@@ -1,3 +1,4 @@
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,17 @@ DAY = 86_400_000
         (values.size(1024), "256MiB", 256 * 2**20),
         (values.size(1024), "2GiB", 2 * 2**30),
         (values.one_of("json", "text"), "text", "text"),
+        (values.path_or("none"), "none", None),
+        (values.path_or("none"), "/etc/ca.pem", Path("/etc/ca.pem")),
+        (values.host_or_none, "none", None),
+        (values.host_or_none, "CRM.example.com", "crm.example.com"),
+        (values.networks, "[]", ()),
+        (values.networks, "10.0.0.0/8", (ip_network("10.0.0.0/8"),)),
+        (
+            values.networks,
+            "[192.0.2.7, ::1,2001:db8::/32]",
+            tuple(map(ip_network, ("192.0.2.7", "::1", "2001:db8::/32"))),
+        ),
         (values.store, "sqlite:///var/vault.db", Store("sqlite", Path("/var/vault.db"))),
         (values.store, "sqlite:////var/vault.db", Store("sqlite", Path("/var/vault.db"))),
         (values.keys, "file:///run/secrets/keys", Keys("file", "/run/secrets/keys")),
@@ -74,6 +86,13 @@ def test_a_fitting_text_becomes_its_value(read, text, value):
         (values.size(2048), "1KiB", "too small"),
         (values.size(1024), "2000GiB", "beyond all memory"),
         (values.one_of("json", "text"), "xml", "json, text"),
+        (values.path_or("none"), "~/ca.pem", "~ is not understood"),
+        (values.host_or_none, "crm example", "not a host name"),
+        (values.host_or_none, "[::1]", "not a host name"),
+        (values.networks, "10.0.0.0/8,proxy.test", "number 2 is neither"),
+        (values.networks, "10.0.0.1/8", "number 1 has bits set"),
+        (values.networks, "::/0", "number 1 holds every address"),
+        (values.networks, "10.0.0.0/8,", "number 2 is neither"),
         (values.store, "postgresql://db/vault", "SQLite"),
         (values.store, "vault.db", "SQLite"),
         (values.store, "sqlite:vault.db", "three slashes"),

@@ -3,15 +3,12 @@
 import asyncio
 import gc
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.redactor.rules import Unmatched
-from proxy.telemetry.metrics import Metrics
-from proxy.web.gateway import GatewayOptions
-from proxy.web.upstream.port import Address, Call
 from tests.support.gateway import TOKEN, VALUE, gateway
 from tests.support.patience import PATIENCE
 from tests.support.rawclient import RawClient, get, post
@@ -133,25 +130,3 @@ async def test_a_closed_connection_leaves_nothing_behind():
         await server.until(lambda: left.connections == [])
         gc.collect()
         assert left.connections == []
-
-
-@dataclass
-class Settings:
-    connect: int = 1500
-    head: int = 2500
-    idle: int = 3500
-    total: int = 0
-    connections: int = 7
-
-
-async def test_the_settings_become_limits_and_connections_are_counted():
-    metrics = Metrics()
-    options = GatewayOptions.of(Settings(), 1 << 20, metrics)
-    async with RawServer(says(OK)) as server:
-        address = Address("http", "127.0.0.1", server.port)
-        options.met("crm", address)
-        await options.upstream.send(Call(address, "GET", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"))
-        text = metrics.render().decode()
-        assert 'domicile_upstream_connections{endpoint="crm",state="idle"} 1.0' in text
-        assert 'domicile_upstream_connections{endpoint="crm",state="busy"} 0.0' in text
-        options.upstream.close()

@@ -72,8 +72,8 @@ async def test_a_refusal_of_the_machine_is_one_sentence(monkeypatch, number, wor
     class Loop:
         create_server = staticmethod(refuses)
 
+    server = CallerServer(answers, Heads())
     monkeypatch.setattr("proxy.web.listening.asyncio.get_running_loop", Loop)
-    server = CallerServer.__new__(CallerServer)
     with pytest.raises(VaultError, match=words):
         async with listen("proxy", ("127.0.0.1", 80), server):
             pass

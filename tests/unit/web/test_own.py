@@ -35,8 +35,17 @@ def test_an_own_answer_says_who_answered_and_how_long_it_is(head, close):
 
 
 def test_what_passes_by_itself_says_when_to_try_again():
-    assert b"\r\nRetry-After: 1\r\n" in own.answer(503, VaultError(Code.OVERLOADED, "x"))
+    for code in (Code.OVERLOADED, Code.UPSTREAM_BUSY):
+        assert b"\r\nRetry-After: 1\r\n" in own.answer(503, VaultError(code, "x"))
     assert b"Retry-After" not in own.answer(503, VaultError(Code.VAULT_DOWN, "x"))
+
+
+@pytest.mark.parametrize(("seconds", "line"), [(None, None), (1, b"Retry-After: 1"), (30, b"Retry-After: 30")])
+def test_an_own_answer_says_when_to_come_again_where_that_is_known(seconds, line):
+    error = VaultError(Code.UPSTREAM_SUSPENDED, "x")
+    error.retry_after = seconds
+    lines = own.answer(503, error).partition(b"\r\n\r\n")[0].split(b"\r\n")
+    assert [one for one in lines if one.startswith(b"Retry-After")] == ([] if line is None else [line])
 
 
 def test_a_status_without_a_name_has_no_reason():

@@ -10,7 +10,7 @@ from proxy.web.upstream.pool import Pool
 from proxy.web.upstream.port import Address, Call, UpstreamFault
 from tests.support.patience import PATIENCE
 from tests.support.ports import closed_port
-from tests.support.rawserver import OK, RawServer, says
+from tests.support.rawserver import OK, RawServer, says, silent
 
 
 def get(port: int, host: str = "127.0.0.1") -> Call:
@@ -51,15 +51,49 @@ async def test_no_more_connections_than_allowed_and_the_others_wait_their_turn()
 async def test_waiting_for_a_place_is_bounded():
     may = asyncio.Event()
     async with RawServer(once(may)) as server:
-        pool = Pool(Address("http", "127.0.0.1", server.port), Limits(connections=1), None)
+        pool = Pool(Address("http", "127.0.0.1", server.port), Limits(connections=1))
         taken = await pool.fresh()
         pool._limits = Limits(connections=1, connect=0.2)  # only now, so that the first one has time enough
         with pytest.raises(UpstreamFault, match="no free connection") as caught:
             await pool.fresh()
-        assert (caught.value.code, caught.value.sent) == (Code.UPSTREAM_TIMEOUT, False)
+        assert (caught.value.code, caught.value.sent) == (Code.UPSTREAM_BUSY, False)
         may.set()
         assert (await taken.begin(get(server.port))).whole == b"ok"
         pool.close()
+
+
+async def test_the_queue_for_a_place_is_bounded_and_who_finds_it_full_is_told_at_once():
+    upstream = HttpUpstream(Limits(connections=1, connect=30, queue=2))
+    answer = asyncio.Event()
+
+    async def behave(wire, server):
+        while True:
+            await server.read(wire)
+            await answer.wait()
+            await wire.send(OK)
+
+    async with RawServer(behave) as server:
+        waiting = [asyncio.ensure_future(upstream.send(get(server.port))) for _ in range(3)]
+        await server.until(lambda: server.requests != [])
+        with pytest.raises(UpstreamFault, match="Too many requests wait") as caught:
+            await upstream.send(get(server.port))
+        assert (caught.value.code, caught.value.sent) == (Code.UPSTREAM_BUSY, False)
+        answer.set()
+        assert [reply.whole for reply in await asyncio.gather(*waiting)] == [b"ok"] * 3
+        assert len(server.wires) == 1
+    upstream.close()
+
+
+async def test_without_a_queue_nobody_waits():
+    upstream = HttpUpstream(Limits(connections=1, connect=30, queue=0))
+    async with RawServer(silent()) as server:
+        first = asyncio.ensure_future(upstream.send(get(server.port)))
+        await server.until(lambda: server.requests != [])
+        with pytest.raises(UpstreamFault, match="Too many requests wait"):
+            await upstream.send(get(server.port))
+        first.cancel()
+        await asyncio.wait([first])
+    upstream.close()
 
 
 async def test_who_leaves_the_queue_leaves_no_place_taken():
@@ -140,7 +174,7 @@ async def test_closing_drops_idle_connections_now_and_busy_ones_after_their_answ
 
 async def test_a_place_given_to_one_who_just_left_goes_to_the_next():
     async with RawServer(slow(0)) as server:
-        pool = Pool(Address("http", "127.0.0.1", server.port), Limits(connections=1), None)
+        pool = Pool(Address("http", "127.0.0.1", server.port), Limits(connections=1))
         connection = await pool.fresh()
         first = asyncio.ensure_future(pool.fresh())
         second = asyncio.ensure_future(pool.fresh())

@@ -20,7 +20,7 @@ ADDRESS = Address("http", "app", 80)
 )
 def test_an_address_is_read_from_its_url(url, address, authority):
     parsed = Address.parse(url)
-    assert parsed == address
+    assert parsed[:3] == address
     assert parsed.authority == authority
 
 

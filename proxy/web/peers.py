@@ -1,0 +1,50 @@
+"""Who is at the other end of a caller's connection, and whom of them the operator trusts."""
+
+import asyncio
+import ipaddress
+from collections.abc import Sequence
+from typing import NamedTuple
+
+#: Of one version of the Internet protocol.
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+class Client(NamedTuple):
+    """The address that requests of a connection come from: the peer's, or the one a trusted proxy told of."""
+
+    host: str  #: an IP address as text, IPv4 in its own form; empty: unknown
+    port: int = 0
+    secure: bool = False  #: it came over TLS
+
+
+UNKNOWN = Client("")
+
+
+def peer_of(transport: asyncio.BaseTransport | None) -> Client:
+    """The other end of a connection itself."""
+    name = transport.get_extra_info("peername") if transport is not None else None
+    if transport is None or not isinstance(name, tuple):
+        return UNKNOWN
+    return Client(plain(name[0]), name[1], transport.get_extra_info("sslcontext") is not None)
+
+
+def plain(host: str) -> str:
+    """An address without its zone; an IPv4 address that an IPv6 socket shows (``::ffff:192.0.2.1``) in its own form."""
+    if ":" not in host:
+        return host
+    address = ipaddress.IPv6Address(host.partition("%")[0])
+    return str(address.ipv4_mapped or address)
+
+
+class Trusted:
+    """The networks of ``trusted_proxies``."""
+
+    def __init__(self, networks: Sequence[Network]) -> None:
+        self._networks = tuple(networks)
+
+    def holds(self, host: str) -> bool:
+        """Whether this address is one of them; an unknown one never is."""
+        if not host:
+            return False
+        address = ipaddress.ip_address(host)
+        return any(address in network for network in self._networks)

@@ -1,0 +1,102 @@
+"""Reads the PROXY protocol before a connection is the HTTP server's, from peers that are trusted to speak it.
+
+The specification forbids to guess whether a preamble is there. Here the peer's address decides: a trusted proxy must
+send one, within five seconds, and anybody else speaks HTTP at once, so that a preamble of theirs is answered with 400.
+Where the setting is off, this file has no part in a connection.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final, cast
+
+from proxy.telemetry import logs
+from proxy.web.peers import UNKNOWN, Client, Network, Trusted, peer_of, plain
+from proxy.web.proxyprotocol import BadPreambleError, Preamble, parse
+from proxy.web.server import CallerConnection
+
+_log = logs.logger("web")
+
+#: How long a preamble may take. It is one segment of a machine nearby; the specification asks for three seconds or more.
+PATIENCE: Final = 5.0
+
+
+class Preambles:
+    """Makes the protocol of new connections: a reader of the preamble, with the connection that follows it."""
+
+    def __init__(self, networks: Sequence[Network], patience: float = PATIENCE) -> None:
+        self.trusted = Trusted(networks)
+        self.patience = patience
+        self.waiting: set[_Reader] = set()  #: connections whose preamble is not complete
+
+    def __call__(self, connection: CallerConnection) -> asyncio.Protocol:
+        """What a new connection is handed to; ``connection`` gets it afterwards."""
+        return _Reader(self, connection)
+
+    def close(self) -> None:
+        """End the connections that have not begun to speak HTTP."""
+        for reader in list(self.waiting):
+            reader.end()
+
+
+class _Reader(asyncio.Protocol):
+    def __init__(self, home: Preambles, connection: CallerConnection) -> None:
+        self._home = home
+        self._connection = connection
+        self._held = b""
+        self._transport: asyncio.Transport = cast("asyncio.Transport", None)
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        if not self._home.trusted.holds(peer_of(transport).host):
+            self._hand_over(b"")
+            return
+        self._home.waiting.add(self)
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._home.patience, self._refuse, "it did not come in time")
+
+    def data_received(self, data: bytes) -> None:
+        self._held += data
+        try:
+            preamble = parse(self._held)
+        except BadPreambleError as why:
+            self._refuse(str(why))
+            return
+        if preamble is not None:
+            self._forget()
+            self._connection.learned = self._learned(preamble)
+            self._hand_over(self._held[preamble.size :])
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # the name is asyncio's
+        self._forget()
+
+    def _learned(self, preamble: Preamble) -> Client:
+        """Who the caller is. One that the proxy does not tell of is unknown, never the trusted proxy itself."""
+        own = peer_of(self._transport)
+        if preamble.local:
+            return own
+        if not preamble.host:
+            return UNKNOWN._replace(secure=preamble.secure)
+        return Client(plain(preamble.host), preamble.port, own.secure or preamble.secure)
+
+    def _hand_over(self, rest: bytes) -> None:
+        transport, connection = self._transport, self._connection
+        transport.set_protocol(connection)
+        connection.connection_made(transport)
+        if rest:
+            connection.data_received(rest)
+
+    def _refuse(self, reason: str) -> None:
+        _log.warning("a trusted proxy sent no PROXY preamble and was refused", reason=reason)
+        self.end()
+
+    def _forget(self) -> None:
+        self._home.waiting.discard(self)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def end(self) -> None:
+        """Drop the connection."""
+        self._forget()
+        self._transport.abort()
