@@ -22,6 +22,9 @@ def test_the_table_and_the_settings_object_hold_the_same_names():
         assert set(members(section)) == set(kind.__dataclass_fields__)
 
 
+ALL = "country, data, forwarding, keys, limits, listen, log, pending, rules, store, trusted_proxies, upstream"
+
+
 @pytest.mark.parametrize(
     ("written", "sentence"),
     [
@@ -30,11 +33,7 @@ def test_the_table_and_the_settings_object_hold_the_same_names():
         ("listn.proxy", "did you mean listen.proxy?"),
         ("level", "did you mean log.level?"),
         ("listen.vault", "listen has proxy, admin, insecure, proxy_protocol"),
-        (
-            "firewall",
-            "there are country, data, forwarding, keys, limits, listen, log, pending, rules, store, trusted_proxies,"
-            " upstream",
-        ),
+        ("firewall", f"there are {ALL}"),
         ("upstream.tls.sni", "upstream.tls has ca, certificate, key, verify, server_name"),
         ("upstream.breker", "did you mean upstream.breaker?"),
         ("upstream.tsl.ca", "did you mean upstream.tls.ca?"),
