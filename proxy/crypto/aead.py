@@ -12,7 +12,7 @@ The key of a record is HMAC-SHA-256(data key, label and salt), which is HKDF-Exp
 The associated data is the first five bytes and the caller's context.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -35,6 +35,9 @@ _FORMAT = 0x01
 _HEAD_BYTES = 1 + KEY_ID_BYTES
 _BODY_FROM = _HEAD_BYTES + NONCE_BYTES
 _LABEL = b"domicile record key/1"
+
+#: Seals a body (plain, context) under the key of one record.
+Seal = Callable[[bytes, bytes], bytes]
 _EXPAND = b"\x01"  # number of the one block of HKDF-Expand
 
 
@@ -59,12 +62,21 @@ class RecordAead(Secret):
 
     def seal(self, plain: bytes, salt: bytes, context: bytes) -> bytes:
         """The sealed body. ``salt`` is the record's 16 random bytes; ``context`` says what the body belongs to."""
+        return self.under(salt)(plain, context)
+
+    def under(self, salt: bytes) -> Seal:
+        """``seal`` for one record: its key is derived once, however much of it is sealed."""
         if len(salt) != SALT_BYTES:
             raise ValueError(f"a salt is {SALT_BYTES} bytes")
         head = self._head
-        nonce = random_bytes(NONCE_BYTES)
-        self.sealings += 1
-        return head + nonce + gcm_seal(self._derive(_LABEL + salt + _EXPAND), nonce, plain, head + context)
+        encrypt = AESGCM(self._derive(b"%b%b%b" % (_LABEL, salt, _EXPAND))).encrypt
+
+        def seal(plain: bytes, context: bytes) -> bytes:
+            nonce = random_bytes(NONCE_BYTES)
+            self.sealings += 1
+            return b"%b%b%b" % (head, nonce, encrypt(nonce, plain, head + context))
+
+        return seal
 
     def open(self, sealed: bytes, salt: bytes, context: bytes) -> bytes:
         """The body in the clear. ``VaultError(CANNOT_OPEN)`` whatever the reason: changed, cut, moved, other key."""

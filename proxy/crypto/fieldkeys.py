@@ -1,5 +1,7 @@
 """The keyed functions that tokens of one field are made with (``proxy.tokenization.base.TokenKeys``)."""
 
+import struct
+
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import ECB
@@ -15,6 +17,7 @@ from proxy.crypto.secret import Secret
 NARROW_BITS = 122
 
 _CHECK = b"\x00\x00\x00\x00"
+_pair = struct.Struct(">QL4x").pack
 _NARROW_CHECK_BITS = NARROW_BITS - 64 - 32
 _SHA256 = SHA256()
 
@@ -33,8 +36,8 @@ class FieldKeys(Secret):
         block = derive(root, "token block", environment, schema)
         # One block at a time is the bare block cipher; the pair is unique, so no two blocks are ever equal.
         cipher = Cipher(AES(block), ECB())  # noqa: S305  # one block, never a message
-        self._encrypt = cipher.encryptor()
-        self._decrypt = cipher.decryptor()
+        self._encrypt = cipher.encryptor().update
+        self._decrypt = cipher.decryptor().update
         self._narrow = FF1(derive(root, "token narrow block", environment, schema), 2)
         self._digits = FF1(derive(root, "token digits", environment, schema, field), 10)
         self._text_key = derive(root, "token text", environment, schema, field)
@@ -42,13 +45,13 @@ class FieldKeys(Secret):
 
     def block(self, rid: int, number: int) -> bytes:
         """16 bytes: the sealed pair (record id 0..2^64-1, value number 0..2^32-1) with its check part."""
-        return self._encrypt.update(rid.to_bytes(8, "big") + number.to_bytes(4, "big") + _CHECK)
+        return self._encrypt(_pair(rid, number))
 
     def open_block(self, block: bytes) -> tuple[int, int] | None:
         """The pair a ``block`` carries, or ``None`` when its check part does not hold (a look-alike)."""
         if len(block) != 16:
             return None
-        plain = self._decrypt.update(block)
+        plain = self._decrypt(block)
         if plain[12:] != _CHECK:
             return None
         return int.from_bytes(plain[:8], "big"), int.from_bytes(plain[8:12], "big")

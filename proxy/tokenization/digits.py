@@ -8,7 +8,8 @@ token loses a digit, and a JSON number stays one.
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+
+import msgspec
 
 from proxy.errors import VaultError
 from proxy.model.value import Value
@@ -23,6 +24,7 @@ MOST_DIGITS = 56
 _ALLOWED = r"[\d\s+\-./(),:;#*'_\u00ad\u200b-\u200f\u2010-\u2015\u2019\u202a-\u202e\u2060-\u2069\u2212\ufeff]*"
 _WRITTEN = re.compile(_ALLOWED)
 _RESEMBLES = re.compile(r"(?=[^0-9]*[0-9])" + _ALLOWED)
+_RUNS = re.compile(r"(\d+)")
 _JSON_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
 #: Finds numbers inside running text: digits with the separators of telephone numbers, not those of lists.
 IN_TEXT = re.compile(
@@ -43,12 +45,12 @@ class DigitRule:
     mend: Mend | None = None  #: with ``checked``: spends the last swapped digit to make the check hold
 
 
-class Swapped(NamedTuple):
+class Swapped(msgspec.Struct, frozen=True, gc=False):
     """The digits of one number and which of them are swapped."""
 
     value: Value
-    digits: list[str]
-    at: list[int]  #: where each digit stands in the text
+    parts: list[str]  #: the text, cut at its runs of digits; these are every second part
+    digits: str
     start: int  #: swapped are the digits start..end-1
     end: int
     leads: bool  #: whether the first swapped digit must not become a zero
@@ -60,14 +62,18 @@ class Swapped(NamedTuple):
 
     def write(self, swapped: str, mend: Mend | None) -> Value:
         """The number with other digits in the swapped places."""
-        digits = self.digits.copy()
-        digits[self.start : self.end] = swapped
+        digits = f"{self.digits[: self.start]}{swapped}{self.digits[self.end :]}"
         if mend is not None:
-            mend(digits, self.end)
-        text = list(self.value.text)
-        for place, digit in zip(self.at, digits, strict=True):
-            text[place] = digit
-        return Value("".join(text), self.value.json)
+            single = list(digits)
+            mend(single, self.end)
+            digits = "".join(single)
+        parts = self.parts.copy()
+        start = 0
+        for place in range(1, len(parts), 2):
+            end = start + len(parts[place])
+            parts[place] = digits[start:end]
+            start = end
+        return Value("".join(parts), self.value.json)
 
 
 class DigitTokenizer(ValueTokenizer):
@@ -112,22 +118,24 @@ class DigitTokenizer(ValueTokenizer):
         written = _JSON_NUMBER if value.json else _WRITTEN
         if written.fullmatch(value.text) is None:
             raise unfit("it takes digits with spaces and separators, or a JSON number without exponent")
-        at = [place for place, character in enumerate(value.text) if character.isdecimal()]
-        digits = [str(int(value.text[place])) for place in at]  # digits of every script become ASCII ones
+        parts = _RUNS.split(value.text)
+        digits = "".join(parts[1::2])
+        if not digits.isascii():  # digits of every script become ASCII ones
+            digits = "".join([str(int(digit)) for digit in digits])
         if len(digits) > MOST_DIGITS:
             raise unfit(f"it has more than {MOST_DIGITS} digits")
         rule = self._rule
-        if rule.checked is not None and not rule.checked("".join(digits)):
+        if rule.checked is not None and not rule.checked(digits):
             raise unfit("its check digit does not hold")
         start, end = rule.first, len(digits) - rule.last - (rule.mend is not None)
         if end <= start:
             raise unfit("it has no digits left to swap beside those that are kept")
         several = end - start > 1
         if several and digits[start] == "0":
-            return Swapped(value, digits, at, start + 1, end, leads=False)
+            return Swapped(value, parts, digits, start + 1, end, leads=False)
         # A digit that is swapped alone may become a zero, unless it leads a longer JSON number.
         leads = digits[start] != "0" and (several or (value.json and len(digits) > 1))
-        return Swapped(value, digits, at, start, end, leads)
+        return Swapped(value, parts, digits, start, end, leads)
 
     def _random(self, swapped: Swapped) -> str:
         count = swapped.freedom
@@ -138,13 +146,13 @@ class DigitTokenizer(ValueTokenizer):
         return str(drawn % 10**count).zfill(count)
 
     def _permuted(self, swapped: Swapped) -> str:
-        digits = "".join(swapped.digits[swapped.start : swapped.end])
+        digits = swapped.digits[swapped.start : swapped.end]
         if swapped.freedom == 1:
             return self._turned(digits, swapped.leads)
         # Kept digits choose the permutation. A digit that is mended is not kept: it follows from the others, and
         # with it two numbers could come to one token.
         behind = len(swapped.digits) - self._rule.last
-        tweak = ".".join(("".join(swapped.digits[: swapped.start]), "".join(swapped.digits[behind:]))).encode()
+        tweak = f"{swapped.digits[: swapped.start]}.{swapped.digits[behind:]}".encode()
         permute = self._binding.keys.permute
         digits = permute(digits, tweak)
         # One cycle runs through all strings, so walking on to the next that fits is a permutation of those that fit.

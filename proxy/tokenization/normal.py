@@ -17,6 +17,8 @@ _CARD = re.compile(r"[0-9][0-9 \-]{6,40}[0-9]")
 
 def plain_text(text: str) -> str:
     """Unicode compatibility composition (NFKC), without white space at the ends."""
+    if text.isascii():  # nothing to compose
+        return text.strip()
     done = unicodedata.normalize("NFKC", text).strip()
     # Stripping may free a combining mark that composes anew: rare, and settled after one more turn.
     while (again := unicodedata.normalize("NFKC", done).strip()) != done:

@@ -13,8 +13,9 @@ from proxy.storage.base import Cell, Layout, Row, Staged, State, Store
 from proxy.tokenization.base import Resolution, Shape, Tokenizer
 from proxy.tokenization.normal import normalize
 from proxy.vault.content import Content, Kept
+from proxy.vault.drafting import FieldMint, Mint
 from proxy.vault.locks import RecordLocks
-from proxy.vault.seal import Sealer
+from proxy.vault.seal import RecordSealer, Sealer
 
 #: Counts what happened: (event name, schema name, how many).
 Observe = Callable[[str, str, int], None]
@@ -88,11 +89,19 @@ class Collection:
             kind = self.schema.field(name).kind
             self.tokenizers[name] = shape.bind(keyset.field_keys(self.name, name), kind, around.region)
             self._token_hashers[name] = keyset.hasher("token", self.name, name)
-        self._indexed = {
-            name: tokenizer for name, tokenizer in self.tokenizers.items() if tokenizer.resolution is Resolution.INDEXED
-        }
+        self._indexed = [
+            (name, tokenizer.indexed, self._token_hashers[name], tokenizer.same)
+            for name, tokenizer in self.tokenizers.items()
+            if tokenizer.resolution is Resolution.INDEXED
+        ]
         self._columns = [(f, keyset.hasher("field", self.name, f.name)) for f in self.schema.kept_outside]
-        self._addressed = recipe.addressed
+        #: What mints the tokens of each field, prepared: (value, record id, value number).
+        self.mints: dict[str, FieldMint] = {
+            name: _findable(name, tokenizer)
+            if tokenizer.resolution is Resolution.INDEXED and not recipe.addressed
+            else tokenizer.mint
+            for name, tokenizer in self.tokenizers.items()
+        }
 
     def fill(self, rows: int) -> dict[str, float]:
         """For each field whose tokens must be unique: the share of its tokens that so many records use."""
@@ -116,21 +125,9 @@ class Collection:
         """The keyed hash by which a token of the field is found; every field has its own key space."""
         return self._token_hashers[name](token.encode())
 
-    def mint(self, rid: int) -> Callable[[str, Value, int], Value]:
+    def mint(self, rid: int) -> Mint:
         """The minting function for one record."""
-
-        def mint_one(name: str, value: Value, number: int) -> Value:
-            tokenizer = self.tokenizers[name]
-            token = tokenizer.mint(value, rid, number)
-            if tokenizer.resolution is Resolution.INDEXED and not self._addressed and not tokenizer.indexed(token):
-                raise VaultError(
-                    Code.VALUE_UNFIT,
-                    f"A value of field {name!r} is too short for a token that can be found again without the record's id; "
-                    "give the field another shape, or name the id in every answer of this entity.",
-                )
-            return token
-
-        return mint_one
+        return lambda name, value, number: self.mints[name](value, rid, number)
 
     def same_token(self, name: str, value: Value) -> Value:
         """The same-value token of a field; for parameters that search by it."""
@@ -140,15 +137,13 @@ class Collection:
         """(all token hashes to be indexed, those of them that must be unique)."""
         hashes: set[bytes] = set()
         unique: set[bytes] = set()
-        for name, tokenizer in self._indexed.items():
-            found = {
-                self.token_hash(name, kept.token)
-                for kept in contents.get(name, ())
-                if tokenizer.indexed(kept.stands_for)
-            }
-            hashes |= found
-            if not tokenizer.same:
-                unique |= found
+        for name, is_indexed, hash_of, same in self._indexed:
+            for kept in contents.get(name, ()):
+                if not is_indexed(kept.stands_for):
+                    continue
+                digest = hash_of(kept.token.encode())
+                (hashes if same else unique).add(digest)
+        hashes |= unique
         return hashes, unique
 
     def identify(self, name: str, token: str) -> int | None:
@@ -167,17 +162,17 @@ class Collection:
 
     # ------------------------------------------------------------------ rows
 
-    def new_row(self, content: Content, rid: int, salt: bytes) -> Row:
+    def new_row(self, content: Content, rid: int, salt: bytes, sealer: RecordSealer | None = None) -> Row:
         """A pending row for a new record; it gets its key when the application tells it."""
         now = self.clock()
-        body = self.sealer.body(content, rid, 1, salt)
+        body = (sealer or self.sealer.record(rid, salt)).body(content, 1)
         return Row(rid, None, None, State.PENDING, 1, now, now, self._expiry(now), salt, body, self._cells(content), 0)
 
     def next_row(self, row: Row, content: Content) -> Row:
         """The row with its next version."""
         now = self.clock()
         version = row.version + 1
-        body = self.sealer.body(content, row.rid, version, row.salt)
+        body = self.sealer.record(row.rid, row.salt).body(content, version)
         return row._replace(
             version=version, updated_at=now, expires_at=self._expiry(now), body=body, cells=self._cells(content)
         )
@@ -229,3 +224,19 @@ class Collection:
             return None
         normal = normalize(field.kind, values[0].text, self.around.region)
         return normal if field.storage is Storage.INDEXED else hasher(normal.encode())
+
+
+def _findable(name: str, tokenizer: Tokenizer) -> FieldMint:
+    """What mints for a field whose tokens must resolve without the record's id; refuses values too short for that."""
+
+    def mint(value: Value, rid: int, number: int) -> Value:
+        token = tokenizer.mint(value, rid, number)
+        if not tokenizer.indexed(token):
+            raise VaultError(
+                Code.VALUE_UNFIT,
+                f"A value of field {name!r} is too short for a token that can be found again without the record's id; "
+                "give the field another shape, or name the id in every answer of this entity.",
+            )
+        return token
+
+    return mint

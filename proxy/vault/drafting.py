@@ -12,7 +12,8 @@ from proxy.vault.content import Content, Kept
 
 #: Mints the token of (field, value) under a value number.
 Mint = Callable[[str, Value, int], Value]
-
+#: The same for one field and any record: (value, record id, value number).
+FieldMint = Callable[[Value, int, int], Value]
 
 #: Attempts to avoid a token that the field already has; small shapes (``fixed``) cannot.
 _TRIES = 4
@@ -44,9 +45,25 @@ class Drafted(NamedTuple):
     own: frozenset[str]  #: fields in which an own token came back in a value's place
 
 
-def draft_next(draft: Draft, live: Content | None, start: int, mint: Mint) -> Drafted:
-    """The version that the draft makes of ``live`` (``None``: a new record); numbers begin at ``start``."""
-    before: Mapping[str, tuple[Kept, ...]] = live.fields if live is not None else {}
+def draft_new(draft: Draft, mints: Mapping[str, FieldMint], rid: int) -> Drafted:
+    """The first version of a new record: there is nothing to keep, so every value gets a token; numbers begin at 1."""
+    number = 1
+    given: dict[str, tuple[Kept, ...]] = {}
+    for name, values in draft.fields.items():
+        mint = mints[name]
+        chosen: list[Kept] = []
+        for value in values:
+            token = mint(value, rid, number)
+            chosen.append(Kept(number, value.text, value.json, token.text, token.json))
+            number += 1
+        given[name] = tuple(chosen)
+    fields = given if all(given.values()) else {name: values for name, values in given.items() if values}
+    return Drafted(Content(fields, number), given, frozenset())
+
+
+def draft_next(draft: Draft, live: Content, start: int, mint: Mint) -> Drafted:
+    """The version that the draft makes of ``live``; numbers begin at ``start``."""
+    before = live.fields
     number = start
     given: dict[str, tuple[Kept, ...]] = {}
     own: set[str] = set()
@@ -68,7 +85,7 @@ def draft_next(draft: Draft, live: Content | None, start: int, mint: Mint) -> Dr
             chosen.append(kept)
         given[name] = tuple(chosen)
     untouched = all(given[name] is before.get(name, ()) for name in given)
-    if live is not None and untouched and not any(draft.erases(name) for name in before.keys() - given.keys()):
+    if untouched and not any(draft.erases(name) for name in before.keys() - given.keys()):
         return Drafted(live, given, frozenset())
     fields = {name: values for name, values in before.items() if not draft.erases(name)}
     fields.update(given)

@@ -124,5 +124,5 @@ def _shows(opened: Opened, seen: Mapping[str, set[str]]) -> bool:
 def _binding(collection: Collection, key: str, opened: Opened) -> list[Change]:
     now = collection.clock()
     digest = collection.key_hash(key)
-    sealed = collection.sealer.record_key(key, opened.row.rid, opened.row.salt)
+    sealed = collection.sealer.record(opened.row.rid, opened.row.salt).key(key)
     return [Release(digest, opened.row.rid, now), Bind(opened.row.rid, digest, sealed, now)]

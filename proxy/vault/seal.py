@@ -4,13 +4,40 @@ A sealed body is bound to its environment, schema, record and version by associa
 to another row, or an older body put back, does not open (``VaultError(CANNOT_OPEN)``).
 """
 
-from proxy.crypto.aead import RecordAead
+import struct
+
+from proxy.crypto.aead import RecordAead, Seal
 from proxy.crypto.randomness import random_bytes
 from proxy.storage.base import Row, Staged
 from proxy.vault.content import Content, pack, unpack
 
 #: Bytes of salt of a record; without its salt the record's body never opens again (crypto-shredding).
 SALT_BYTES = 16
+
+_numbers = struct.Struct(">QQ").pack
+
+
+class RecordSealer:
+    """Seals what belongs to one record: kept from its first body to its key, so that both take one key derivation."""
+
+    __slots__ = ("_rid", "_scope", "_seal")
+
+    def __init__(self, seal: Seal, scope: bytes, rid: int) -> None:
+        self._seal = seal
+        self._scope = scope
+        self._rid = rid
+
+    def body(self, content: Content, version: int) -> bytes:
+        """The sealed body of a version of the record."""
+        return self._seal(pack(content), b"b%b%b" % (self._scope, _numbers(self._rid, version)))
+
+    def staged_body(self, content: Content, sid: int) -> bytes:
+        """The sealed body of a staged change; it does not open as a live one, nor the reverse."""
+        return self._seal(pack(content), b"s%b%b" % (self._scope, _numbers(self._rid, sid)))
+
+    def key(self, key: str) -> bytes:
+        """The record's key as the application names it, sealed beside the body."""
+        return self._seal(key.encode(), b"k%b%b" % (self._scope, _numbers(self._rid, 0)))
 
 
 class Sealer:
@@ -24,17 +51,9 @@ class Sealer:
         """A salt for a new record."""
         return random_bytes(SALT_BYTES)
 
-    def body(self, content: Content, rid: int, version: int, salt: bytes) -> bytes:
-        """The sealed body of a version of a record."""
-        return self._aead.seal(pack(content), salt, self._context(b"b", rid, version))
-
-    def staged_body(self, content: Content, rid: int, sid: int, salt: bytes) -> bytes:
-        """The sealed body of a staged change; it does not open as a live one, nor the reverse."""
-        return self._aead.seal(pack(content), salt, self._context(b"s", rid, sid))
-
-    def record_key(self, key: str, rid: int, salt: bytes) -> bytes:
-        """The record's key as the application names it, sealed beside the body."""
-        return self._aead.seal(key.encode(), salt, self._context(b"k", rid, 0))
+    def record(self, rid: int, salt: bytes) -> RecordSealer:
+        """What seals the bodies and the key of one record."""
+        return RecordSealer(self._aead.under(salt), self._scope, rid)
 
     def open(self, row: Row) -> Content:
         """The values of a row; ``VaultError(CANNOT_OPEN)`` when it was changed, moved or is under another key."""
@@ -51,4 +70,4 @@ class Sealer:
         return self._aead.open(row.key_sealed, row.salt, self._context(b"k", row.rid, 0)).decode()
 
     def _context(self, part: bytes, rid: int, number: int) -> bytes:
-        return part + self._scope + rid.to_bytes(8, "big") + number.to_bytes(8, "big")
+        return b"%b%b%b" % (part, self._scope, _numbers(rid, number))

@@ -28,7 +28,8 @@ from proxy.storage.base import (
 )
 from proxy.vault.collection import Collection
 from proxy.vault.content import Content, Kept, changed, following
-from proxy.vault.drafting import Draft, Drafted, adopt, draft_next
+from proxy.vault.drafting import Draft, Drafted, adopt, draft_new, draft_next
+from proxy.vault.seal import RecordSealer
 
 #: How often a colliding random token, or a record that changed meanwhile, is tried again.
 _TRIES = 8
@@ -47,6 +48,7 @@ class Held:
     key: str | None = None
     own: frozenset[str] = frozenset()
     salt: bytes = b""
+    sealer: RecordSealer | None = None  #: of a new record
 
 
 async def stage_creates(collection: Collection, drafts: Sequence[Draft], keys: Sequence[str | None]) -> list[Held]:
@@ -101,7 +103,8 @@ async def bind(collection: Collection, pairs: Sequence[tuple[Held, str]]) -> Non
     for held, key in pairs:
         digest = collection.key_hash(key)
         changes.append(Release(digest, held.rid, now))
-        changes.append(Bind(held.rid, digest, collection.sealer.record_key(key, held.rid, held.salt), now))
+        sealer = held.sealer or collection.sealer.record(held.rid, held.salt)
+        changes.append(Bind(held.rid, digest, sealer.key(key), now))
     await _finish(collection, [held for held, _ in pairs], changes)
     collection.observe("settled", len(pairs))
 
@@ -174,8 +177,14 @@ def forget(collection: Collection, held: Sequence[Held]) -> None:
 
 def _new(collection: Collection, draft: Draft, key: str | None) -> Held:
     rid = collection.around.sequence()
-    drafted = draft_next(draft, None, 1, collection.mint(rid))
-    return Held(rid, drafted.content, drafted.given, None, key=key, salt=collection.sealer.new_salt())
+    drafted = draft_new(draft, collection.mints, rid)
+    return _held_new(collection, rid, drafted, key)
+
+
+def _held_new(collection: Collection, rid: int, drafted: Drafted, key: str | None) -> Held:
+    salt = collection.sealer.new_salt()
+    sealer = collection.sealer.record(rid, salt)
+    return Held(rid, drafted.content, drafted.given, None, key=key, salt=salt, sealer=sealer)
 
 
 async def _next(collection: Collection, row: Row | None, key: str, draft: Draft) -> Held:
@@ -201,8 +210,7 @@ async def _follow(collection: Collection, row: Row | None, key: str, draft: Draf
         base = Content({name: kept for name, kept in base.fields.items() if not draft.erases(name)}, base.following)
     drafted = Drafted(adopt(base, taken, start), taken, first.own)
     if row is None:
-        rid = collection.around.sequence()
-        return Held(rid, drafted.content, taken, None, key=key, salt=collection.sealer.new_salt())
+        return _held_new(collection, collection.around.sequence(), drafted, key)
     return _held(collection, row, key, versions[0], drafted)
 
 
@@ -246,9 +254,9 @@ def _staging_change(collection: Collection, item: Held, *, shared: bool) -> Chan
         hashes = {collection.token_hash(name, kept.token) for name, values in item.given.items() for kept in values}
         unique = set()
     if item.row is None:
-        row = collection.new_row(item.content, item.rid, item.salt)
+        row = collection.new_row(item.content, item.rid, item.salt, item.sealer)
         return Insert(row, tuple(hashes), tuple(unique))
-    body = collection.sealer.staged_body(item.content, item.rid, item.sid or 0, item.salt)
+    body = collection.sealer.record(item.rid, item.salt).staged_body(item.content, item.sid or 0)
     staged = Staged(item.sid or 0, item.rid, StagedKind.UPDATE, collection.clock(), None, False, body)
     return Stage(staged, tuple(hashes), tuple(unique))
 

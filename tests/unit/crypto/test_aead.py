@@ -41,6 +41,17 @@ def test_the_same_body_is_sealed_differently_each_time():
     assert len({aead.seal(b"plain", SALT, b"") for _ in range(100)}) == 100
 
 
+def test_one_record_is_sealed_many_times_with_one_derived_key():
+    aead = RecordAead(NEW, KEYS)
+    seal = aead.under(SALT)
+    for plain, context in ((b"body", b"b"), (b"key", b"k")):
+        assert aead.open(seal(plain, context), SALT, context) == plain
+    refuse(aead, seal(b"body", b"b"), context=b"k")
+    assert aead.sealings == 3
+    with pytest.raises(ValueError, match="16 bytes"):
+        aead.under(b"short")
+
+
 def test_older_keys_open_and_the_primary_seals():
     old, both = RecordAead(OLD, {OLD: KEYS[OLD]}), RecordAead(NEW, KEYS)
     sealed = old.seal(b"plain", SALT, b"context")

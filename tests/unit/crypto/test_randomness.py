@@ -19,16 +19,19 @@ def test_across_the_end_of_a_block_nothing_is_cut_or_handed_out_twice() -> None:
     assert len(set(drawn)) == 1000
 
 
-def test_bytes_that_were_handed_out_are_wiped_from_the_block() -> None:
-    taken = random_bytes(16)
-    assert taken not in bytes(randomness._pool._block)  # the promise is about what stays in memory
+def test_bytes_that_were_handed_out_leave_the_block() -> None:
+    for length in (4, 16, 40):
+        taken = random_bytes(length)
+        assert taken not in b"".join(randomness._pool._pieces)  # the promise is about what stays in memory
 
 
 def test_every_bit_is_drawn_from_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = randomness._Pool()  # a pool of its own, so that the shared one is left alone
-    monkeypatch.setattr(os, "urandom", lambda length: bytes(i % 256 for i in range(length)))
-    assert pool.take(4) == b"\x00\x01\x02\x03"
-    assert pool.take(4) == b"\x04\x05\x06\x07"
+    block = b"".join(number.to_bytes(16, "big") for number in range(1000))
+    monkeypatch.setattr(os, "urandom", lambda length: block[:length])
+    drawn = [pool.take(16) for _ in range(512)]
+    assert sorted(drawn) == [number.to_bytes(16, "big") for number in range(512)]
+    assert pool.take(4) == pool.take(4) == bytes(4)
 
 
 def test_a_child_process_does_not_repeat_its_parent() -> None:

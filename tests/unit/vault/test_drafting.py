@@ -1,14 +1,19 @@
 from proxy.model.value import Value
 from proxy.vault.content import Content, Kept
-from proxy.vault.drafting import Draft, adopt, draft_next
+from proxy.vault.drafting import Draft, Drafted, adopt, draft_new, draft_next
 
 
 def mint(name: str, value: Value, number: int) -> Value:
     return Value(f"{name}-{number}", value.json)
 
 
+def new(fields: dict[str, tuple[Value, ...]]) -> Drafted:
+    mints = {name: lambda value, rid, number, name=name: mint(name, value, number) for name in fields}
+    return draft_new(Draft(fields), mints, 1)
+
+
 def live() -> Content:
-    return draft_next(Draft({"name": (Value("Ann"),), "tags": (Value("a"), Value("b"))}), None, 1, mint).content
+    return new({"name": (Value("Ann"),), "tags": (Value("a"), Value("b"))}).content
 
 
 def tokens(values: tuple[Kept, ...]) -> list[str]:
@@ -19,6 +24,13 @@ def test_a_new_record_gets_a_token_for_each_value() -> None:
     content = live()
     assert tokens(content.fields["tags"]) == ["tags-2", "tags-3"]
     assert content.following == 4
+
+
+def test_a_field_of_a_new_record_without_a_value_is_given_but_not_kept() -> None:
+    drafted = new({"name": (), "tags": (Value("a"),)})
+    assert drafted.given["name"] == ()
+    assert set(drafted.content.fields) == {"tags"}
+    assert drafted.content.following == 2
 
 
 def test_an_unchanged_value_keeps_its_token_and_a_changed_one_gets_another() -> None:
@@ -45,7 +57,7 @@ def test_a_token_of_another_field_is_a_value_like_any_other() -> None:
 
 
 def test_a_number_is_not_the_text_of_it() -> None:
-    before = draft_next(Draft({"n": (Value("1", json=True),)}), None, 1, mint).content
+    before = new({"n": (Value("1", json=True),)}).content
     assert tokens(draft_next(Draft({"n": (Value("1"),)}), before, 2, mint).given["n"]) == ["n-2"]
 
 

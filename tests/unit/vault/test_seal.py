@@ -15,8 +15,9 @@ def sealer(keyset: Keyset, schema: str = "person") -> Sealer:
 
 def row(made: Sealer, rid: int = 7, version: int = 1) -> Row:
     salt = made.new_salt()
-    key = made.record_key("17", rid, salt)
-    return Row(rid, b"k" * 16, key, State.LIVE, version, 0, 0, None, salt, made.body(CONTENT, rid, version, salt))
+    record = made.record(rid, salt)
+    body = record.body(CONTENT, version)
+    return Row(rid, b"k" * 16, record.key("17"), State.LIVE, version, 0, 0, None, salt, body)
 
 
 def test_open_gives_back_what_was_sealed_and_the_row_shows_nothing() -> None:
@@ -57,7 +58,7 @@ def test_another_schema_environment_or_keyset_does_not_open_it() -> None:
 def test_a_staged_body_opens_as_staged_alone() -> None:
     made = sealer(Keyset.create("test"))
     sealed = row(made)
-    staged = Staged(3, 7, StagedKind.UPDATE, 0, None, False, made.staged_body(CONTENT, 7, 3, sealed.salt))
+    staged = Staged(3, 7, StagedKind.UPDATE, 0, None, False, made.record(7, sealed.salt).staged_body(CONTENT, 3))
     assert made.open_staged(staged, sealed.salt) == CONTENT
     with pytest.raises(VaultError):
         made.open(sealed._replace(body=staged.body, version=3))
