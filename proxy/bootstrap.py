@@ -293,13 +293,20 @@ def _vault_check(vault: Vault) -> Check:
 async def _measure(vault: Vault, metrics: Metrics) -> None:
     """Keep the gauges of records and pending writes fresh."""
     while True:
-        collections = {item.name: item for item in vault.collections()}
-        for schema, (rows, waiting, staged) in (await pending(tuple(collections.values()))).items():
-            for state, count in (("live", rows - waiting), ("pending", waiting), ("staged", staged)):
-                metrics.cell("domicile_records", schema, state).value = count
-            for field, ratio in collections[schema].fill(rows).items():
-                metrics.cell("domicile_shape_fill_ratio", schema, field).value = ratio
+        try:
+            await _measure_once(vault, metrics)
+        except VaultError as error:
+            _log.warning("the vault could not be measured and will be again", code=error.code, text=error.message)
         await asyncio.sleep(_UPKEEP)
+
+
+async def _measure_once(vault: Vault, metrics: Metrics) -> None:
+    collections = {item.name: item for item in vault.collections()}
+    for schema, (rows, waiting, staged) in (await pending(tuple(collections.values()))).items():
+        for state, count in (("live", rows - waiting), ("pending", waiting), ("staged", staged)):
+            metrics.cell("domicile_records", schema, state).value = count
+        for field, ratio in collections[schema].fill(rows).items():
+            metrics.cell("domicile_shape_fill_ratio", schema, field).value = ratio
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:

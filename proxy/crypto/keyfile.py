@@ -10,6 +10,7 @@ import errno
 import os
 import stat
 from pathlib import Path
+from typing import BinaryIO
 
 from proxy.errors import Code, VaultError
 
@@ -44,14 +45,10 @@ def write_new(path: str, content: bytes) -> None:
     missing, cannot be written, or its file system has no hard links (nor could it hold the embedded database).
     """
     folder = Path(path).parent
-    draft = folder / f".{Path(path).name}.{os.urandom(8).hex()}"
     try:
-        try:
-            _write(draft, content)
-            # A link appears whole or not at all, and never replaces what is there.
-            Path(path).hardlink_to(draft)
-        finally:
-            draft.unlink(missing_ok=True)
+        # A link appears whole or not at all, and never replaces what is there.
+        if not _link_nameless(Path(path), content):
+            _link_draft(Path(path), content)
         _sync_folder(folder)
     except FileExistsError:
         raise VaultError(
@@ -81,13 +78,46 @@ def _check_access(path: str, status: os.stat_result) -> None:
         )
 
 
-def _write(draft: Path, content: bytes) -> None:
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+#: What a system says that has no files without a name, or no ``/proc`` to give them one through.
+_NO_NAMELESS = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT})
+
+
+def _link_nameless(path: Path, content: bytes) -> bool:
+    """Write a file that has no name until it is whole, so that a process that is killed leaves no draft with a key in it.
+
+    ``False`` where the system has no such files.
+    """
+    try:
+        descriptor = os.open(path.parent, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno in _NO_NAMELESS and path.parent.is_dir():
+            return False
+        raise
     with os.fdopen(descriptor, "wb") as file:
-        os.fchmod(descriptor, 0o600)
-        file.write(content)
-        file.flush()
-        os.fsync(descriptor)
+        _fill(file, content)
+        try:
+            os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor, follow_symlinks=True)
+        except FileNotFoundError:
+            return False
+    return True
+
+
+def _link_draft(path: Path, content: bytes) -> None:
+    draft = path.parent / f".{path.name}.{os.urandom(8).hex()}"
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            _fill(file, content)
+        path.hardlink_to(draft)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _fill(file: BinaryIO, content: bytes) -> None:
+    os.fchmod(file.fileno(), 0o600)
+    file.write(content)
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _sync_folder(folder: Path) -> None:

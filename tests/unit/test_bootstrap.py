@@ -15,10 +15,14 @@ from proxy.bootstrap import Overrides, check_keys, check_store, load_rules, prep
 from proxy.config import Keys, Settings, load
 from proxy.crypto.sources import open_source
 from proxy.errors import Code, VaultError
+from proxy.storage.memory import MemoryStore
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
+from tests.support.patience import PATIENCE
 from tests.support.people import rules
+from tests.support.stores import FailingStore
 from tests.support.tree import ROOT
+from tests.support.vaults import make_bench
 
 KEY = base64.b64encode(bytes(range(32))).decode()
 
@@ -335,3 +339,19 @@ async def test_readiness_tells_why_the_vault_cannot_be_read(monkeypatch):
     assert await check() is None
     monkeypatch.setattr(bootstrap, "pending", pending)
     assert await check() == "The database was moved."
+
+
+async def test_gauges_are_fresh_again_after_the_vault_was_down(monkeypatch, lines):
+    monkeypatch.setattr(bootstrap, "_UPKEEP", 0.005)
+    store = FailingStore(MemoryStore())
+    bench = await make_bench(store)
+    store.fail("count", times=2)
+    metrics = Metrics()
+    task = asyncio.create_task(bootstrap._measure(bench.vault, metrics))
+    async with asyncio.timeout(PATIENCE):
+        while b'domicile_records{schema="person",state="live"}' not in metrics.render():
+            await asyncio.sleep(0.005)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    told = [line for line in lines() if line["event"] == "the vault could not be measured and will be again"]
+    assert [line["code"] for line in told] == ["vault_down", "vault_down"]

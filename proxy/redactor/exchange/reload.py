@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from proxy.errors import VaultError
+from proxy.errors import Code, VaultError
 from proxy.redactor.exchange.runtime import InForce, Runtime
 from proxy.redactor.load import fingerprint
 from proxy.redactor.rules import RuleSet
@@ -20,6 +20,8 @@ _log = logs.logger("rules")
 
 #: Seconds between two looks; the promise is "within a second".
 _LOOK = 0.4
+#: Seconds until files that are in order are tried again, after the vault could not take them.
+_AGAIN = 5.0
 
 
 class Reloader:
@@ -39,6 +41,8 @@ class Reloader:
         self._in_force = in_force
         self._seen = fingerprint(path)
         self._fault: str | None = None
+        self._again: float | None = None  #: when to try the same files once more
+        self._loading = asyncio.Lock()
         self._failures = metrics.cell("domicile_rules_reload_failures_total")
         self._success = metrics.cell("domicile_rules_reload_success_timestamp_seconds")
         self._success.value = time.time()
@@ -54,12 +58,17 @@ class Reloader:
         while True:
             await asyncio.sleep(_LOOK)
             found = await asyncio.to_thread(fingerprint, self._path)
-            if found != self._seen:
+            if found != self._seen or (self._again is not None and time.monotonic() >= self._again):
                 self._seen = found
                 await self.reload()
 
     async def reload(self) -> bool:
         """Load everything anew; whether it took effect. A fault is logged and counted, and changes nothing else."""
+        async with self._loading:  # what was read last is what takes effect last
+            return await self._reload()
+
+    async def _reload(self) -> bool:
+        self._again = None
         try:
             rules = await asyncio.to_thread(self._read)
             runtime = await self._adopt(rules)
@@ -71,12 +80,14 @@ class Reloader:
         self._fault = None
         self._success.value = time.time()
         self._metrics.info("domicile_rules_info", rules.version)
-        if changed:
-            _log.info("rules took effect", version=rules.version, count=len(rules.operations))
+        told = "rules took effect" if changed else "rules were loaded again, and nothing in them has changed"
+        _log.info(told, version=rules.version, count=len(rules.operations))
         return True
 
     def _refuse(self, error: VaultError) -> None:
         self._failures.value += 1
+        if error.code is not Code.BAD_RULES:
+            self._again = time.monotonic() + _AGAIN
         first = error.details[0] if error.details else None
         self._fault = f"{error.message} {first.source}: {first.text}" if first else error.message
         _log.error("rules were refused, those before stay in force", code=error.code, text=error.message)

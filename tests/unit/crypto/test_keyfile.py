@@ -1,6 +1,9 @@
 import errno
 import os
+import signal
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -8,6 +11,7 @@ import pytest
 
 from proxy.crypto import keyfile
 from proxy.errors import Code, VaultError
+from tests.support.tree import ROOT
 
 
 @pytest.fixture
@@ -52,6 +56,49 @@ def test_a_new_file_is_private_whatever_the_umask(path, mask):
     finally:
         os.umask(before)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+_KILLED = """
+import os, signal, sys
+from proxy.crypto import keyfile
+def kill(descriptor): os.kill(os.getpid(), signal.SIGKILL)
+setattr(os, sys.argv[2], lambda *_, **__: kill(0))
+keyfile.write_new(sys.argv[1], b"secret")
+"""
+
+
+@pytest.mark.parametrize("step", ["fsync", "link"])
+def test_a_process_that_is_killed_leaves_no_draft_of_a_key(path, step):
+    killed = subprocess.run([sys.executable, "-c", _KILLED, path, step], cwd=ROOT, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert names(path.parent) == []
+
+
+@pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EISDIR])
+def test_where_no_file_is_without_a_name_a_draft_takes_its_place(path, monkeypatch, number):
+    opened = os.open
+
+    def refuse_nameless(name, flags, *more, **named):
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(number, os.strerror(number))
+        return opened(name, flags, *more, **named)
+
+    monkeypatch.setattr(os, "open", refuse_nameless)
+    keyfile.write_new(str(path), b"content")
+    assert keyfile.read(str(path)) == b"content"
+    assert names(path.parent) == ["keys.json"]
+    refuse(Code.BAD_KEYS, keyfile.write_new, str(path), b"new")
+    assert names(path.parent) == ["keys.json"]
+
+
+def test_where_processes_cannot_be_looked_into_a_draft_takes_its_place(path, monkeypatch):
+    def nowhere(*_, **__):
+        raise FileNotFoundError(errno.ENOENT, "no /proc")
+
+    linked = os.link
+    monkeypatch.setattr(os, "link", lambda *given, **named: nowhere() if "src_dir_fd" in named else linked(*given))
+    keyfile.write_new(str(path), b"content")
+    assert names(path.parent) == ["keys.json"]
 
 
 def test_what_is_there_is_never_overwritten(path):

@@ -1,4 +1,6 @@
 import asyncio
+import io
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -12,6 +14,7 @@ from proxy.redactor.exchange.reload import Reloader
 from proxy.redactor.exchange.runtime import InForce, Runtime, join
 from proxy.redactor.load import load
 from proxy.redactor.rules import RuleSet
+from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from tests.support.exchanges import desk, rule_text
 from tests.support.stores import vault_down
@@ -132,6 +135,42 @@ async def test_a_changed_file_is_seen(tmp_path, monkeypatch):
         one.path.write_text(GOOD)
         await one.until("POST /p")
         assert await one.reloader.check() is None
+
+
+async def test_files_in_order_are_tried_again_when_the_vault_could_not_take_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_AGAIN", 0.0)
+    async with watching(tmp_path, monkeypatch) as one:
+        one.faults.extend([vault_down(), vault_down()])
+        one.path.write_text(OTHER)
+        await one.until("POST /q")
+        assert one.value("domicile_rules_reload_failures_total") == 2
+        assert await one.reloader.check() is None
+
+
+async def test_two_loads_at_once_end_in_the_files_as_they_are(tmp_path):
+    one = await watched(tmp_path)
+    one.path.write_text(OTHER)
+    first = asyncio.create_task(one.reloader.reload())
+    await asyncio.sleep(0)
+    one.path.write_text(GOOD)
+    await asyncio.gather(first, one.reloader.reload())
+    assert one.matched() == "POST /p"
+
+
+async def test_a_load_that_changes_nothing_is_told(tmp_path):
+    stream = io.StringIO()
+    logs.configure(logs.Style("info", "json"), stream)
+    try:
+        one = await watched(tmp_path)
+        assert await one.reloader.reload() is True
+        one.path.write_text(OTHER)
+        assert await one.reloader.reload() is True
+    finally:
+        logs.configure(logs.Style())
+    assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == [
+        "rules were loaded again, and nothing in them has changed",
+        "rules took effect",
+    ]
 
 
 async def test_a_folder_that_is_swapped_by_its_link_is_seen(tmp_path, monkeypatch):
