@@ -80,8 +80,10 @@ class Reloader:
         self._fault = None
         self._success.value = time.time()
         self._metrics.info("domicile_rules_info", rules.version)
-        told = "rules took effect" if changed else "rules were loaded again, and nothing in them has changed"
-        _log.info(told, version=rules.version, count=len(rules.operations))
+        if changed:
+            _log.info("rules took effect", version=rules.version, count=len(rules.operations))
+        else:
+            _log.info("rules were loaded again, and nothing in them has changed", version=rules.version)
         return True
 
     def _refuse(self, error: VaultError) -> None:

@@ -92,11 +92,14 @@ def test_where_no_file_is_without_a_name_a_draft_takes_its_place(path, monkeypat
 
 
 def test_where_processes_cannot_be_looked_into_a_draft_takes_its_place(path, monkeypatch):
-    def nowhere(*_, **__):
-        raise FileNotFoundError(errno.ENOENT, "no /proc")
-
     linked = os.link
-    monkeypatch.setattr(os, "link", lambda *given, **named: nowhere() if "src_dir_fd" in named else linked(*given))
+
+    def link(*given, **named):
+        if "src_dir_fd" in named:
+            raise FileNotFoundError(errno.ENOENT, "no /proc")
+        linked(*given)
+
+    monkeypatch.setattr(os, "link", link)
     keyfile.write_new(str(path), b"content")
     assert names(path.parent) == ["keys.json"]
 
