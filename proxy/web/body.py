@@ -8,6 +8,8 @@ from proxy.redactor.message import RawHeaders
 
 #: Bytes held for a slow taker before the caller's connection is read no further.
 _HIGH: Final = 131072
+#: The same in pieces: each costs more than the bytes in it where they come one by one.
+_MANY: Final = 512
 
 
 class Flow(Protocol):
@@ -44,7 +46,7 @@ class Body:
         self._held += len(data)
         self.total_bytes += len(data)
         self._wake()
-        if self._held > _HIGH and not self._paused and self._flow is not None:
+        if (self._held > _HIGH or len(self._pieces) > _MANY) and not self._paused and self._flow is not None:
             self._paused = True
             self._flow.pause_reading()
 

@@ -35,7 +35,7 @@ class Heads:
     line: int = 16384
     value: int = 16384  #: of one field, its name included
     fields: int = 128
-    whole: int = 131072  #: all of it; the trailers of a request in chunks may be a quarter of that
+    whole: int = 65536  #: all of it; the trailers of a request in chunks may be a quarter of that
     keep: float = 75.0  #: seconds until a whole head must have come, also on a kept connection
 
 

@@ -166,8 +166,8 @@ class RequestReader:
         except BadAnswerError:
             self._broken("the body is not framed as its head says")
             return b""
-        for piece in pieces:
-            body.feed_data(piece)
+        if pieces:
+            body.feed_data(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         if not reader.done:
             return b""
         body.trailers = reader.trailers

@@ -150,6 +150,7 @@ RAW = [
     get(f"/people?email={NAME}\xe9@example.com"),
     get(f"/people?email={NAME}\xc3\xa9@example.com"),
     get(f"/people?\xe9&email={NAME}@example.com"),
+    get("/people/%2e%2e/" * 300, method=NAME),  # refused, and told in a log line
 ]
 
 

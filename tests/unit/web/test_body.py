@@ -89,3 +89,12 @@ async def test_a_slow_taker_stops_the_connection():
     assert flow.told == ["pause"]
     assert len(await body.readany()) == 131074
     assert flow.told == ["pause", "resume"]
+
+
+async def test_many_small_pieces_stop_the_connection_too():
+    flow = Flow()
+    body = Body(flow)
+    for _ in range(600):
+        body.feed_data(b"xy")
+    assert flow.told == ["pause"]
+    assert len(await body.readany()) == 1200

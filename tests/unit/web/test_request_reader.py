@@ -153,3 +153,37 @@ def test_what_follows_an_upgrade_waits():
     assert [len(messages), upgraded, tail] == [2, True, b"\x00not http"]
     messages, upgraded, tail = one.feed_data(get("/2"))  # it was declined, and the server hands back what waited
     assert [len(messages), upgraded, tail] == [1, False, b""]
+
+
+def outcome(pieces: list[bytes]) -> list[object]:
+    """What is read of some bytes, up to the first that is no request."""
+    one = reader()
+    messages = []
+    for piece in pieces:
+        found, _, _ = one.feed_data(piece)
+        messages += found
+        for _ in found:
+            one.message_consumed()
+    return [
+        (head.method, head.target, head.headers, body.is_eof() and (body.read_nowait(), body.trailers))
+        if isinstance(head, RequestHead)
+        else "no request"
+        for head, body in messages
+    ]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, len(STREAM) - 1), st.sampled_from(b"\r\n\x00 :;0Aa\xff")), max_size=4), st.data()
+)
+def test_any_bytes_are_read_in_the_same_way_or_refused_however_they_are_cut(changes, data):
+    mutated = bytearray(STREAM)
+    for place, byte in changes:
+        mutated[place] = byte
+    cuts = data.draw(st.lists(st.integers(0, len(mutated)), max_size=6))
+    places = [0, *sorted(cuts), len(mutated)]
+    assert outcome([bytes(mutated[a:b]) for a, b in pairwise(places)]) == outcome([bytes(mutated)])
+
+
+@given(st.binary(max_size=400))
+def test_any_bytes_are_read_or_refused(data):
+    assert outcome([data]) == outcome([data[at : at + 1] for at in range(len(data))])
