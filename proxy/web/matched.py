@@ -15,7 +15,7 @@ from proxy.web.forwarding import Asked, answered
 from proxy.web.ports import Exchange
 from proxy.web.room import Holding, Room
 from proxy.web.server import Incoming
-from proxy.web.upstream.port import LENGTH, NONE, Address, Call, Reply, Upstream, UpstreamFault
+from proxy.web.upstream.port import LENGTH, NONE, Address, Call, Head, Reply, Upstream, UpstreamFault
 
 _READ = Verb.READ
 
@@ -63,7 +63,9 @@ class Matched:
         limits = job.match.operation.endpoint.limits
         body = job.body
         if body is None:
-            body = await read_whole(incoming, limits, self._patience.body, self._rooms.requests)
+            body = arrived(incoming, limits, self._rooms.requests)
+            if body is None:
+                body = await read_whole(incoming, limits, self._patience.body, self._rooms.requests)
         headers = tuple(job.asked.headers)
         plain, _ = coding.inflate(body, coding.field(headers, b"content-encoding"), limits.inflated)
         if plain is not body and incoming.held is not None:
@@ -100,42 +102,59 @@ class Matched:
     async def _answer(self, incoming: Incoming, reply: Reply, exchange: Exchange, limits: Limits) -> None:
         """One mode for each answer, decided before its first byte: rewritten whole, or streamed as it is."""
         head = reply.head
-        headers = tuple(answered(head.headers, NONE, head.status, 0))
-        given = coding.field(headers, b"content-encoding")
-        if not (rewriting.codings_readable(given) and exchange.wants(head.status, headers)):
-            await exchange.settled(head.status, headers)
-            exchange.pass_unread(head.status, headers)
+        status = head.status
+        headers = tuple(answered(head.headers, NONE, status, 0))
+        coded = coding.field(headers, b"content-encoding")
+        if not (rewriting.codings_readable(coded) and exchange.wants(status, headers)):
+            await exchange.settled(status, headers)
+            exchange.pass_unread(status, headers)
             await writer.stream(incoming, reply, self._patience.write)
             return
         holding = Holding(self._rooms.answers)
         try:
-            try:
-                raw = await collect(reply, limits.inflated, holding)
-            except UpstreamFault:
-                await exchange.failed(True)
-                raise
-            except VaultError:  # no room: the application has acted, and its answer goes unread
-                await exchange.settled(head.status, headers)
-                raise
-            if raw is None:
-                reply.abort()
-                await exchange.settled(head.status, headers)
-                raise VaultError(
-                    Code.ANSWER_TOO_LARGE, "The answer of the application is over the limit for restoring it."
-                )
-            await self._restore(incoming, reply, exchange, (headers, raw, limits.inflated))
-            await writer.taken(incoming, self._patience.write)
+            raw = reply.whole
+            if raw is None or len(raw) > limits.inflated or not holding.at_once(len(raw)):
+                raw = await self._collect(reply, exchange, headers, (raw, limits.inflated, holding))
+            read = (raw, ()) if coded is None else await self._inflate(exchange, status, headers, raw, limits.inflated)
+            if read is None:
+                writer.whole(incoming, reply, raw)  # not in the coding it names: nothing of ours can be in it
+            else:
+                plain, codings = read
+                answer = await exchange.incoming(Answer(status, headers, plain))
+                # The fields of an answer to HEAD describe the body that GET would have: the restored one.
+                if answer.body == plain and answer.headers == headers and incoming.head.method != "HEAD":
+                    writer.whole(incoming, reply, raw)
+                else:
+                    self._restored(incoming, head, answer, codings)
+            if incoming.unsent > writer.REST:
+                await writer.taken(incoming, self._patience.write)
         finally:
             holding.close()
 
-    async def _restore(
-        self, incoming: Incoming, reply: Reply, exchange: Exchange, whole: tuple[RawHeaders, bytes, int]
-    ) -> None:
-        headers, raw, limit = whole
-        head = reply.head
-        status = head.status
+    async def _collect(
+        self, reply: Reply, exchange: Exchange, headers: RawHeaders, bounds: tuple[bytes | None, int, Holding]
+    ) -> bytes:
+        """The whole body of an answer that is not here yet, or not fit. Settles before it raises."""
         try:
-            plain, codings = coding.inflate(raw, coding.field(headers, b"content-encoding"), limit)
+            raw = await collect(reply, *bounds)
+        except UpstreamFault:
+            await exchange.failed(True)
+            raise
+        except VaultError:  # no room: the application has acted, and its answer goes unread
+            await exchange.settled(reply.head.status, headers)
+            raise
+        if raw is None:
+            reply.abort()
+            await exchange.settled(reply.head.status, headers)
+            raise VaultError(Code.ANSWER_TOO_LARGE, "The answer of the application is over the limit for restoring it.")
+        return raw
+
+    async def _inflate(
+        self, exchange: Exchange, status: int, headers: RawHeaders, raw: bytes, limit: int
+    ) -> tuple[bytes, tuple[str, ...]] | None:
+        """The body of an answer without its codings, and those; ``None``, and settled, if it cannot be read."""
+        try:
+            return coding.inflate(raw, coding.field(headers, b"content-encoding"), limit)
         except VaultError as error:
             await exchange.settled(status, headers)
             if error.code is Code.TOO_LARGE:
@@ -143,16 +162,13 @@ class Matched:
                     Code.ANSWER_TOO_LARGE, "The inflated answer is over the limit for restoring it."
                 ) from None
             exchange.pass_unread(status, headers)
-            writer.whole(incoming, reply, raw)  # not in the coding it names: nothing of ours can be in it
-            return
-        answer = await exchange.incoming(Answer(status, headers, plain))
-        to_head = incoming.head.method == "HEAD"  # its fields describe the body that GET would have: the restored one
-        if answer.body == plain and answer.headers == headers and not to_head:
-            writer.whole(incoming, reply, raw)
-            return
+            return None
+
+    def _restored(self, incoming: Incoming, head: Head, answer: Answer, codings: tuple[str, ...]) -> None:
+        """Write a rewritten answer, in a coding that the application chose."""
         body, name = self._coded(incoming, answer.body, codings) if codings else (answer.body, None)
-        lines = rewriting.answer_lines(answer.headers, None if to_head else len(body), name)
-        writer.restored(incoming, head, lines, body)
+        length = None if incoming.head.method == "HEAD" else len(body)
+        writer.restored(incoming, head, rewriting.answer_lines(answer.headers, length, name), body)
 
     def _coded(self, incoming: Incoming, body: bytes, codings: tuple[str, ...]) -> tuple[bytes, bytes | None]:
         """The body in a coding the application chose, if the caller takes it, else in none; and the coding's name."""
@@ -160,6 +176,18 @@ class Matched:
         if name == coding.IDENTITY:
             return body, None
         return coding.deflate(body, name), name.encode("ascii")
+
+
+def arrived(incoming: Incoming, limits: Limits, room: Room) -> bytes | None:
+    """What ``read_whole`` gives, without waiting, as nearly always; ``None``: ask that, which waits or tells what is wrong."""
+    payload = incoming.payload
+    if not payload.is_eof() or payload.total_bytes > limits.body:
+        return None
+    holding = Holding(room)
+    if not holding.at_once(payload.total_bytes):
+        return None
+    incoming.held = holding
+    return payload.read_nowait()
 
 
 async def read_whole(incoming: Incoming, limits: Limits, seconds: float, room: Room) -> bytes:
@@ -205,11 +233,16 @@ def _too_large(limits: Limits) -> VaultError:
     return VaultError(Code.TOO_LARGE, f"The body is over the limit of {limits.body} bytes.")
 
 
-async def collect(reply: Reply, limit: int, holding: Holding) -> bytes | None:
-    """The whole body of an answer, or ``None`` as soon as it is over the limit.
+async def collect(reply: Reply, whole: bytes | None, limit: int, holding: Holding) -> bytes | None:
+    """The whole body of an answer, or ``None`` as soon as it is over the limit. ``whole``: it was taken from the reply before.
 
     Raises ``UpstreamFault``, or ``VaultError`` (OVERLOADED).
     """
+    if whole is not None:
+        if len(whole) > limit:
+            return None
+        await holding.take(len(whole))
+        return whole
     declared = reply.head.length if reply.framing is LENGTH else 0
     if declared > limit:
         return None

@@ -78,14 +78,20 @@ class Holding:
         self._room = room
         self.size = 0
 
+    def at_once(self, size: int) -> bool:
+        """Hold so many bytes more if there is room for them now; says whether there was."""
+        room = self._room
+        if not room.fits(size, self.size):
+            return False
+        room.held += size
+        self.size += size
+        return True
+
     async def take(self, size: int) -> None:
         """Hold so many bytes more, as soon as there is room. Raises ``VaultError`` (OVERLOADED)."""
-        room = self._room
-        if room.fits(size, self.size):
-            room.held += size
-        else:
-            await room.wait(size, self.size)
-        self.size += size
+        if not self.at_once(size):
+            await self._room.wait(size, self.size)
+            self.size += size
 
     def add(self, size: int) -> None:
         """Hold so many bytes more that are there already: later ones wait for it."""

@@ -11,7 +11,7 @@ from proxy.web.upstream.chunks import frame
 from proxy.web.upstream.port import CHUNKED, CLOSE, NONE, TUNNEL, Head, Reply
 
 #: What a caller may leave untaken without being waited for, and the slowest that one is waited for, in bytes a second.
-_REST: Final = 64 * 1024
+REST: Final = 64 * 1024
 _SLOWEST: Final = 8 * 1024
 
 #: Fields that frame or route a message mean nothing after it (RFC 9110 section 6.5.1).
@@ -91,10 +91,11 @@ def whole(incoming: Incoming, reply: Reply, body: bytes) -> None:
 async def taken(incoming: Incoming, patience: float) -> None:
     """Return when the caller has taken what was written for it, but for a rest. Raises ``TimeoutError`` if it is too slow.
 
-    Nearly always that is at once. ``patience`` is the time in which a caller takes a part worth waiting for.
+    Nearly always nothing but a rest is unsent, and this need not be called. ``patience`` is the time in which a caller
+    takes a part worth waiting for.
     """
     least = int(_SLOWEST * patience)
-    while (before := incoming.unsent) > _REST:
+    while (before := incoming.unsent) > REST:
         try:
             await incoming.drained(patience)
             return
