@@ -1,13 +1,15 @@
 """HTTP messages as the redactor sees them: raw bytes, nothing interpreted."""
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 #: Header fields in the order and spelling they came; repeated names stay repeated.
 RawHeaders = tuple[tuple[bytes, bytes], ...]
 
 
-class Request(NamedTuple):
+class Request(msgspec.Struct, frozen=True, gc=False):
     """A whole request of a matched operation; ``body`` is free of transfer and content codings."""
 
     method: str
@@ -16,7 +18,7 @@ class Request(NamedTuple):
     body: bytes
 
 
-class Answer(NamedTuple):
+class Answer(msgspec.Struct, frozen=True, gc=False):
     """A whole answer of the application; ``body`` is free of transfer and content codings."""
 
     status: int

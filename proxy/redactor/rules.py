@@ -7,7 +7,9 @@ words mean stands in ``docs/rules.md``.
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from proxy.model.path import Path
 from proxy.model.schema import Schema
@@ -227,7 +229,7 @@ class Operation:
     position: Position
 
 
-class Match(NamedTuple):
+class Match(msgspec.Struct, frozen=True, gc=False):
     """A request matched to an operation; ``params`` are the percent-decoded placeholders of the template."""
 
     operation: Operation

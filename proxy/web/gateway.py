@@ -101,8 +101,6 @@ class Gateway:
                 await self._matched.carry(incoming, job, self._rules.exchange(match))
             else:
                 await self._passing.forward(incoming, fields, address, body)
-            if incoming.unsent > writer.REST:
-                await writer.taken(incoming, self._patience.write)
         except VaultError as error:
             self._refuse(incoming, error)
         except TimeoutError:  # the caller took nothing of its answer

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
 from aiohttp import web
 
 from proxy.errors import Code, VaultError
@@ -41,7 +42,7 @@ class Rooms(NamedTuple):
         return cls(Room(size // 2, patience.room), Room(size // 2, patience.room))
 
 
-class Job(NamedTuple):
+class Job(msgspec.Struct, frozen=True, gc=False):
     """What is known of a matched request besides its bytes."""
 
     asked: Asked
@@ -109,6 +110,7 @@ class Matched:
             await exchange.settled(status, headers)
             exchange.pass_unread(status, headers)
             await writer.stream(incoming, reply, self._patience.write)
+            await writer.taken(incoming, self._patience.write)
             return
         holding = Holding(self._rooms.answers)
         try:

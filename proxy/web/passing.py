@@ -21,7 +21,7 @@ class Passing:
         self._patience = patience  #: seconds a caller may take no byte of its answer
 
     async def forward(self, incoming: Incoming, asked: Asked, address: Address, read: bytes | None = None) -> None:
-        """Send the request on and pass the answer back; returns when the last byte is handed to the caller's transport.
+        """Send the request on and pass the answer back; returns when the caller has taken all of it but a rest.
 
         ``read`` is the whole body, if somebody has read it already; its caller then needs no leave to send it.
         """
@@ -51,12 +51,15 @@ class Passing:
         body = reply.whole
         if body is not None:
             writer.whole(incoming, reply, body)
+            if incoming.unsent > writer.REST:
+                await writer.taken(incoming, self._patience)
             return
         try:
             if reply.framing is TUNNEL:
                 await relay.relay(incoming, reply, self._upstream.tunnel(reply), self._patience)
             else:
                 await writer.stream(incoming, reply, self._patience)
+            await writer.taken(incoming, self._patience)
         except (UpstreamFault, RequestPayloadError, TimeoutError):
             incoming.cut()
             raise

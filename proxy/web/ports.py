@@ -1,7 +1,9 @@
 """What the gateway needs from the redactor, and from whoever counts and logs."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+import msgspec
 
 from proxy.errors import Code
 from proxy.redactor.message import Answer, RawHeaders, Request
@@ -67,7 +69,7 @@ class Rules(Protocol):
         """A new exchange for one matched request."""
 
 
-class Seen(NamedTuple):
+class Seen(msgspec.Struct, frozen=True, gc=False):
     """One request that is over, for metrics and the access log. Holds no path and no query of anybody."""
 
     endpoint: str  #: ``-`` if none was found

@@ -5,6 +5,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from msgspec import structs
+
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Schema
 from proxy.redactor.message import Answer, RawHeaders, Request
@@ -52,7 +54,7 @@ class Exchange:
         self.calls.append(("outgoing", request))
         if self.out is not None:
             return self.out(request)
-        return request._replace(body=request.body.replace(VALUE, TOKEN))
+        return structs.replace(request, body=request.body.replace(VALUE, TOKEN))
 
     def wants(self, status: int, headers: RawHeaders) -> bool:
         return self.wanted
@@ -61,7 +63,7 @@ class Exchange:
         self.calls.append(("incoming", answer))
         if self.back is not None:
             return self.back(answer)
-        return answer._replace(body=answer.body.replace(TOKEN, VALUE))
+        return structs.replace(answer, body=answer.body.replace(TOKEN, VALUE))
 
     async def settled(self, status: int, headers: RawHeaders) -> None:
         self.calls.append(("settled", status, headers))

@@ -7,6 +7,8 @@ The order is the promise: values are durable in the vault before ``outgoing`` re
 import re
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from proxy.errors import Code, VaultError
 from proxy.model.value import Value
 from proxy.redactor import restore
@@ -60,7 +62,7 @@ class RuleExchange:
         if self._writing is not None and (items or self._operation.verb is Verb.DELETE):
             await self._writing.stage(items, self._ids)
         if body is None or not items:
-            return request._replace(target=target)
+            return replace(request, target=target)
         try:
             values = [self._replacements(index, item) for index, item in enumerate(items)]
             redacted = splice(request.body, restore.edits(body, values))
@@ -68,7 +70,7 @@ class RuleExchange:
             await self.failed(False)
             raise
         _count(self._joined.protected, items, values)
-        return request._replace(target=target, body=redacted)
+        return replace(request, target=target, body=redacted)
 
     def _replacements(self, index: int, item: Item) -> list[Value | None]:
         if self._writing is not None and self._operation.verb is not Verb.DELETE:
@@ -177,7 +179,7 @@ class RuleExchange:
             await self._settle(taken, answer.status, answer.headers, body)
             restored = await self._values(body)
         _count(self._joined.restored, body.items, restored)
-        return answer._replace(body=splice(answer.body, restore.edits(body, restored)))
+        return replace(answer, body=splice(answer.body, restore.edits(body, restored)))
 
     def _read_answer(self, answer: Answer) -> Body | None:
         """The objects of the answer, or ``None`` when it cannot be read: then it passes as it is, tokens and all."""
@@ -256,7 +258,7 @@ class RuleExchange:
         except VaultError as error:
             self._without_vault(error)
         edits = restore.rewrite(kind, found, values)
-        return answer._replace(body=splice(answer.body, edits)) if edits else answer
+        return replace(answer, body=splice(answer.body, edits)) if edits else answer
 
     def _unsaid(self, tokens: Mapping[str, None]) -> list[str]:
         """Those that the caller did not write into its request."""

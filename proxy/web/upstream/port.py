@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
 
+import msgspec
+
 from proxy.errors import Code, VaultError
 from proxy.redactor.message import RawHeaders
 
@@ -48,7 +50,7 @@ class Address(NamedTuple):
         return (host if self.port == standard else f"{host}:{self.port}").encode("latin-1")
 
 
-class Call(NamedTuple):
+class Call(msgspec.Struct, frozen=True):
     """One request, ready to be written."""
 
     address: Address

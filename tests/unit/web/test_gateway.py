@@ -6,9 +6,11 @@ import time
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.redactor.rules import Unmatched
+from proxy.web.ports import Seen
 from tests.support.gateway import TOKEN, VALUE, gateway
 from tests.support.patience import PATIENCE
 from tests.support.rawclient import RawClient, get, post
@@ -65,7 +67,7 @@ async def test_what_is_told_of_a_request():
         await client.ask(get("/secret?q=Ann"))
         took = time.perf_counter() - began
         seen = steered.notes[0]
-        assert seen._replace(seconds=0.0) == ("crm", "-", "GET", 200, 2, 0.0, "passed", None, False)
+        assert structs.replace(seen, seconds=0.0) == Seen("crm", "-", "GET", 200, 2, 0.0, "passed", None, False)
         assert 0 < seen.seconds <= took
 
 

@@ -1,6 +1,7 @@
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from proxy.errors import Code
 from proxy.redactor.rules import RuleSet
@@ -37,7 +38,7 @@ def lines(capfd) -> list[dict[str, object]]:
 def test_each_request_is_counted_by_outcome(metrics):
     notes = journal(metrics)
     for outcome in ("passed", "passed", "matched"):
-        notes.seen(SEEN._replace(outcome=outcome))
+        notes.seen(replace(SEEN, outcome=outcome))
     text = metrics.render().decode()
     assert 'domicile_requests_total{endpoint="crm",operation="-",outcome="passed"} 2.0' in text
     assert 'domicile_requests_total{endpoint="crm",operation="-",outcome="matched"} 1.0' in text
@@ -47,13 +48,13 @@ def test_an_operation_that_never_fired_shows(metrics):
     notes = journal(metrics)
     cell = metrics.cell("domicile_operation_fired_timestamp_seconds", "crm", "PUT /people/{id}")
     assert cell.value == 0
-    notes.seen(SEEN._replace(operation="PUT /people/{id}"))
+    notes.seen(replace(SEEN, operation="PUT /people/{id}"))
     assert cell.value > 1_700_000_000
-    notes.seen(SEEN._replace(operation="of rules that are gone"))
+    notes.seen(replace(SEEN, operation="of rules that are gone"))
 
 
 def test_a_fault_of_the_application_is_counted_by_code_and_told(metrics, capfd):
-    journal(metrics).seen(SEEN._replace(outcome="failed", code=Code.UPSTREAM_TIMEOUT, status=504))
+    journal(metrics).seen(replace(SEEN, outcome="failed", code=Code.UPSTREAM_TIMEOUT, status=504))
     assert 'domicile_upstream_errors_total{code="upstream_timeout",endpoint="crm"} 1.0' in metrics.render().decode()
     (line,) = lines(capfd)
     assert (line["level"], line["code"], line["status"], line["duration_ms"]) == (
@@ -65,7 +66,7 @@ def test_a_fault_of_the_application_is_counted_by_code_and_told(metrics, capfd):
 
 
 def test_a_refused_request_is_no_fault_of_the_application(metrics):
-    journal(metrics).seen(SEEN._replace(outcome="refused", code=Code.TOO_LARGE))
+    journal(metrics).seen(replace(SEEN, outcome="refused", code=Code.TOO_LARGE))
     assert "upstream_errors_total{" not in metrics.render().decode()
 
 
@@ -78,7 +79,7 @@ def test_ordinary_requests_are_lines_of_level_debug(metrics, capfd):
 
 
 def test_what_no_rule_names_is_reported_on_demand(metrics, capfd):
-    journal(metrics).seen(SEEN._replace(reported=True))
+    journal(metrics).seen(replace(SEEN, reported=True))
     (line,) = lines(capfd)
     assert (line["event"], line["endpoint"]) == ("no rule names this request", "crm")
 

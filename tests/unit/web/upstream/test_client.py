@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator
 
 import pytest
+from msgspec.structs import replace
 
 from proxy.errors import Code
 from proxy.web.upstream.client import HttpUpstream
@@ -103,7 +104,7 @@ async def test_a_streamed_request_goes_out_as_it_comes(upstream, more):
     async with RawServer(says(OK)) as server:
         request = call(server, "POST", pieces_of(b"abc", b"", b"de"), **more)
         if not more:
-            request = request._replace(head=b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n")
+            request = replace(request, head=b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n")
         await upstream.send(request)
         assert server.requests[0].body == b"abcde"
         assert server.requests[0].chunks == ([b"abc", b"de"] if more else [])

@@ -1,6 +1,7 @@
 from collections.abc import AsyncIterator
 
 import pytest
+from msgspec.structs import replace
 
 from proxy.errors import Code, VaultError
 from proxy.web.upstream.client import HttpUpstream
@@ -65,4 +66,4 @@ async def test_the_real_upstream_fulfils_the_port():
 def test_what_ends_a_body_in_chunks():
     call = Call(Address("http", "x", 80), "POST", b"")
     assert call.last == b"0\r\n\r\n"
-    assert call._replace(trailers=lambda: b"X: 1\r\n").last == b"0\r\nX: 1\r\n\r\n"
+    assert replace(call, trailers=lambda: b"X: 1\r\n").last == b"0\r\nX: 1\r\n\r\n"
