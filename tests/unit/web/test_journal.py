@@ -86,7 +86,7 @@ def test_what_no_rule_names_is_reported_on_demand(metrics, capfd):
 
 def test_a_method_that_a_caller_made_up_is_not_told(metrics, capfd):
     notes = journal(metrics, "debug")
-    notes.seen(SEEN._replace(method="Quibblethwaite"))
-    notes.seen(SEEN._replace(method="Quibblethwaite", reported=True))
-    notes.seen(SEEN._replace(method="Quibblethwaite", outcome="refused", code=Code.BAD_REQUEST, status=400))
+    notes.seen(replace(SEEN, method="Quibblethwaite"))
+    notes.seen(replace(SEEN, method="Quibblethwaite", reported=True))
+    notes.seen(replace(SEEN, method="Quibblethwaite", outcome="refused", code=Code.BAD_REQUEST, status=400))
     assert [line["method"] for line in lines(capfd)] == ["other"] * 3
