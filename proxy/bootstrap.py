@@ -15,7 +15,7 @@ from proxy.clock import Clock, system_clock
 from proxy.config import Keys, Settings, Upstream
 from proxy.crypto.keyset import Keyset
 from proxy.crypto.sources import KeySource, open_source
-from proxy.errors import Code, VaultError
+from proxy.errors import Code, Detail, VaultError
 from proxy.redactor.cases import parse_case
 from proxy.redactor.exchange.reload import Reloader
 from proxy.redactor.exchange.runtime import InForce, Runtime, join
@@ -138,9 +138,20 @@ def check_store(settings: Settings) -> None:
         refuse_new(settings.store.path)
 
 
-def check_upstream(settings: Settings) -> None:
-    """Raise what a start would say of the files for TLS towards the applications."""
-    _way(settings.upstream)
+def check_upstream(settings: Settings, rules: RuleSet | None) -> None:
+    """Raise what a start would say of the ways to the applications; ``rules`` where they are in order."""
+    _ways(settings)
+    if rules is not None:
+        _refuse_strangers(settings, rules)
+
+
+def _refuse_strangers(settings: Settings, rules: RuleSet) -> None:
+    """Settings of an application that no rule names would quietly do nothing."""
+    known = {endpoint.name for endpoint in rules.endpoints}
+    told = f"no rule file has an endpoint of that name: there are {', '.join(sorted(known))}"
+    strangers = tuple(Detail(f"applications.{name}", told) for name in settings.applications if name not in known)
+    if strangers:
+        raise VaultError(Code.BAD_SETTINGS, "The settings name applications that the rules do not.", strangers)
 
 
 async def _check_store(settings: Settings) -> None:
@@ -180,7 +191,8 @@ async def running(
     hooks = Hooks(lambda _size, seconds: metrics.buckets("domicile_vault_commit_seconds").observe(seconds))
     async with AsyncExitStack() as stack:
         rules = load_rules(settings, overrides)
-        way = _way(settings.upstream)
+        _refuse_strangers(settings, rules)
+        way, special = _ways(settings)
         store, _ = await _open_with_key(settings, hooks)
         stack.push_async_callback(store.close)
         metrics.watch("domicile_vault_writer_queue", lambda: float(hooks.waiting()))
@@ -194,7 +206,7 @@ async def running(
             return runtime
 
         reloader = Reloader(settings.rules, lambda: load_rules(settings, overrides), adopt, in_force, metrics)
-        gateway = Gateway(in_force, journal, _gateway_options(settings, Applications(metrics, way)))
+        gateway = Gateway(in_force, journal, _gateway_options(settings, Applications(metrics, way, special)))
         stack.push_async_callback(gateway.close)
         started = Running("", "", in_force, vault, reloader, gateway)
         checks = {"rules": reloader.check, "vault": _vault_check(vault)}
@@ -217,8 +229,14 @@ def _vault_options(settings: Settings) -> VaultOptions:
     return VaultOptions(ENVIRONMENT, settings.country.upper(), settings.pending.keep)
 
 
-def _way(upstream: Upstream) -> Way:
-    """How applications are reached. Raises ``VaultError`` (BAD_SETTINGS) if a file for it cannot be used."""
+def _ways(settings: Settings) -> tuple[Way, dict[str, Way]]:
+    """How applications are reached, and which ones otherwise. Raises ``VaultError`` (BAD_SETTINGS)."""
+    special = {name: _way(own, f"applications.{name}") for name, own in settings.applications.items()}
+    return _way(settings.upstream, "upstream"), special
+
+
+def _way(upstream: Upstream, section: str) -> Way:
+    """How an application is reached. Raises ``VaultError`` (BAD_SETTINGS) if a file for it cannot be used."""
     tls, breaker = upstream.tls, upstream.breaker
     limits = Limits(
         connect=upstream.connect / 1000,
@@ -234,8 +252,8 @@ def _way(upstream: Upstream) -> Way:
     if tls.verify and not (tls.ca or tls.certificate or tls.server_name):
         return Way(limits)
     if not tls.verify:
-        _log.warning("upstream.tls.verify is false: nobody knows who answers in an application's name")
-    context = client_context(tls.ca, tls.certificate, tls.key, verify=tls.verify)
+        _log.warning("tls.verify is false: nobody knows who answers in the application's name", source=section)
+    context = client_context(tls.ca, tls.certificate, tls.key, verify=tls.verify, section=f"{section}.tls")
     return Way(limits, ClientTls(context, tls.server_name))
 
 
@@ -247,6 +265,7 @@ def _gateway_options(settings: Settings, applications: Applications) -> GatewayO
         applications.upstream,
         held=settings.limits.held,
         met=applications.met,
+        special=settings.applications.keys(),
         telling=Telling(told, Trusted(trusted)) if any(told) else None,
         preambles=Preambles(trusted) if settings.listen.proxy_protocol else None,
     )

@@ -35,9 +35,13 @@ def _store(settings: Settings) -> None:
 
 
 def _upstream(settings: Settings) -> None:
-    from proxy.bootstrap import check_upstream
+    from proxy.bootstrap import check_upstream, load_rules
 
-    check_upstream(settings)
+    try:
+        rules = load_rules(settings)
+    except VaultError:
+        rules = None  # told by the part that looks at rules
+    check_upstream(settings, rules)
 
 
 #: What is looked at after the settings, by name, in this order.

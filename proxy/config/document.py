@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import yaml
 
-from proxy.config.table import SECTIONS, SETTINGS, nearest
+from proxy.config.table import find, is_section, nearest
 from proxy.errors import Detail
 
 #: A settings file is a page of text; more is a mistake, such as a wrong file.
@@ -76,17 +76,18 @@ class Document:
                 self._member(name, key, value)
 
     def _member(self, name: str, key: yaml.ScalarNode, value: yaml.Node) -> None:
-        if name in SECTIONS:
+        setting = find(name)
+        if is_section(name):
             self._section(name, value)
-        elif name not in SETTINGS:
+        elif setting is None:
             self._fault(key, f"{name} is not a setting: {nearest(name)}")
-        elif SETTINGS[name].many and _is_list(value):
+        elif setting.many and _is_list(value):
             self.given[name] = Given(f"[{','.join(item.value for item in value.value)}]", self._place(value.start_mark))
         elif not _plain(value):
-            count = "a list of plain values" if SETTINGS[name].many else "one plain value"
-            self._fault(value, f"{name} takes {count}: write {SETTINGS[name].form}")
+            count = "a list of plain values" if setting.many else "one plain value"
+            self._fault(value, f"{name} takes {count}: write {setting.form}")
         elif not value.value:
-            self._fault(key, f"{name} has no value: write {SETTINGS[name].form}, or remove the line")
+            self._fault(key, f"{name} has no value: write {setting.form}, or remove the line")
         else:
             self.given[name] = Given(value.value, self._place(value.start_mark))
 

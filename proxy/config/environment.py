@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from proxy.config.document import Given
-from proxy.config.table import SECTIONS, SETTINGS, nearest
+from proxy.config.table import APPLICATIONS, SETTINGS, find, is_section, nearest
 from proxy.errors import Detail
 
 #: Every variable that begins so is a setting, known or not. Two underscores, because an orchestrator makes variables
@@ -34,13 +34,16 @@ def read(environ: Mapping[str, str]) -> tuple[dict[str, Given], list[Detail]]:
 
 
 def _fault(written: str, name: str, text: str) -> str | None:
-    if name in SECTIONS:
-        first = next(setting for setting in SETTINGS if setting.startswith(f"{name}."))
+    setting = find(name)
+    if is_section(name):
+        first = next(
+            (setting for setting in SETTINGS if setting.startswith(f"{name}.")), f"{APPLICATIONS}.name.connect"
+        )
         return f"{name} has members: set each, such as {variable(first)}"
-    if name not in SETTINGS:
+    if setting is None:
         return f"{name} is not a setting: {nearest(name)}"
     if written != variable(name):
         return f"write it in capital letters: {variable(name)}"
     if not text:
-        return f"the variable is empty: write {SETTINGS[name].form}, or unset it"
+        return f"the variable is empty: write {setting.form}, or unset it"
     return None

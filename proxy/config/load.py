@@ -7,8 +7,8 @@ from typing import Any, Final, cast
 
 from proxy.config import environment
 from proxy.config.document import Document, Given
-from proxy.config.settings import Settings
-from proxy.config.table import SECTIONS, SETTINGS
+from proxy.config.settings import Settings, Upstream
+from proxy.config.table import APPLICATIONS, SECTIONS, SETTINGS, general
 from proxy.errors import Code, Detail, VaultError
 
 #: Read from the current folder where no other file is named and it is there.
@@ -29,7 +29,8 @@ def load(file: Path | None, environ: Mapping[str, str]) -> Settings:
     if faults:
         count = "one fault" if len(faults) == 1 else f"{len(faults)} faults"
         raise VaultError(Code.BAD_SETTINGS, f"The settings have {count}: mend what is listed.", tuple(faults))
-    settings: Settings = _built(Settings, "", values)
+    own = {name: _built(Upstream, "upstream", merged) for name, merged in _applications(values).items()}
+    settings: Settings = _built(Settings, "", {**values, APPLICATIONS: own})
     return settings
 
 
@@ -53,7 +54,8 @@ def _from_file(file: Path | None) -> tuple[dict[str, Given], list[Detail]]:
 def _read_all(given: Mapping[str, Given], faults: list[Detail]) -> dict[str, Any]:
     """The value of every setting whose text can be read; each of the others leaves a fault."""
     values: dict[str, Any] = {}
-    for name, setting in SETTINGS.items():
+    own = {name: SETTINGS[general(name)] for name in given if name not in SETTINGS}
+    for name, setting in (SETTINGS | own).items():
         text, place = given.get(name, Given(setting.default, f"the default of {name}"))
         if "{data}" in text and "data" not in values and name != "data":
             continue  # what is wrong with the data folder is told already
@@ -62,6 +64,15 @@ def _read_all(given: Mapping[str, Given], faults: list[Detail]) -> dict[str, Any
         except ValueError as error:
             faults.append(Detail(place, f"{name}: {error}; write {setting.form}"))
     return values
+
+
+def _applications(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What counts for each application that has settings of its own: these, and the general ones for the rest."""
+    merged: dict[str, dict[str, Any]] = {}
+    for name, value in values.items():
+        if name != general(name):
+            merged.setdefault(name.split(".")[1], dict(values))[general(name)] = value
+    return merged
 
 
 def _expanded(text: str, values: Mapping[str, Any]) -> str:
@@ -91,12 +102,25 @@ def _together(values: Mapping[str, Any], given: Mapping[str, Given]) -> list[Det
             "listen.proxy_protocol counts only from trusted_proxies, and none is named: name the proxies in front there"
         )
         faults.append(Detail(given["listen.proxy_protocol"].place, text))
+    faults += _tls("upstream", values, given)
+    for name, merged in _applications(values).items():
+        faults += _tls(f"{APPLICATIONS}.{name}", merged, given)
+    return faults
+
+
+def _tls(section: str, values: Mapping[str, Any], given: Mapping[str, Given]) -> list[Detail]:
+    """Faults among the settings for TLS in one section; ``values`` has those that count there, by their general names."""
+
+    def fault(name: str, text: str) -> Detail:
+        return Detail(given.get(f"{section}.{name}", given.get(f"upstream.{name}", Given("", section))).place, text)
+
+    faults: list[Detail] = []
     if values.get("upstream.tls.key") is not None and values.get("upstream.tls.certificate", "") is None:
-        text = "upstream.tls.key belongs to a certificate: name its file with upstream.tls.certificate"
-        faults.append(Detail(given["upstream.tls.key"].place, text))
+        text = f"{section}.tls.key belongs to a certificate: name its file with {section}.tls.certificate"
+        faults.append(fault("tls.key", text))
     if values.get("upstream.tls.verify") is False and values.get("upstream.tls.ca") is not None:
-        text = "upstream.tls.ca is not asked where upstream.tls.verify is false: remove one of the two"
-        faults.append(Detail(given["upstream.tls.ca"].place, text))
+        text = f"{section}.tls.ca is not asked where {section}.tls.verify is false: remove one of the two"
+        faults.append(fault("tls.ca", text))
     return faults
 
 

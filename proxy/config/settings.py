@@ -2,6 +2,7 @@
 
 import ipaddress
 import urllib.parse
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -144,3 +145,4 @@ class Settings:
     log: Log
     upstream: Upstream
     limits: Limits
+    applications: Mapping[str, Upstream]  #: of endpoints that are reached in a way of their own, by name

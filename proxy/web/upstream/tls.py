@@ -16,19 +16,25 @@ class ClientTls(NamedTuple):
 
 
 def client_context(
-    ca: Path | None = None, certificate: Path | None = None, key: Path | None = None, *, verify: bool = True
+    ca: Path | None = None,
+    certificate: Path | None = None,
+    key: Path | None = None,
+    *,
+    verify: bool = True,
+    section: str = "upstream.tls",
 ) -> ssl.SSLContext:
     """A context for connections to an application: TLS 1.2 or newer, SNI, host name checked.
 
     ``ca`` is trusted in place of the machine's authorities; ``certificate`` and ``key`` are shown to an application that
-    asks for one. Raises ``VaultError`` (BAD_SETTINGS) with a detail for each file that cannot be used.
+    asks for one. Raises ``VaultError`` (BAD_SETTINGS) with a detail for each file that cannot be used;
+    ``section`` is where the settings stand.
     """
     named = {"ca": ca, "certificate": certificate, "key": key}
     faults = [
         fault for name, path in named.items() if path is not None and (fault := _attempt(name, path, path.read_bytes))
     ]
     if faults:
-        raise _refused(faults)
+        raise _refused(faults, section)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if ca is None:
@@ -39,7 +45,7 @@ def client_context(
         fault = _attempt("certificate", certificate, lambda: context.load_cert_chain(certificate, key, _no_password))
         faults += [fault] if fault else []
     if faults:
-        raise _refused(faults)
+        raise _refused(faults, section)
     if not verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -55,7 +61,7 @@ def _no_password() -> str:
 
 
 def _attempt(name: str, path: Path, use: Callable[[], object]) -> Detail | None:
-    """Use a file; the fault if that does not go. ``name`` is that of the setting below ``upstream.tls``."""
+    """Use a file; the fault if that does not go. ``name`` is that of its setting."""
     try:
         use()
     except ssl.SSLError as error:
@@ -71,8 +77,9 @@ def _attempt(name: str, path: Path, use: Callable[[], object]) -> Detail | None:
         reason = "has an encrypted key: store the key without a password, readable by this user alone"
     else:
         return None
-    return Detail(f"upstream.tls.{name}", f"{path} {reason}")
+    return Detail(name, f"{path} {reason}")
 
 
-def _refused(faults: list[Detail]) -> VaultError:
-    return VaultError(Code.BAD_SETTINGS, "The files for TLS towards the application cannot be used.", tuple(faults))
+def _refused(faults: list[Detail], section: str) -> VaultError:
+    details = tuple(Detail(f"{section}.{source}", text) for source, text in faults)
+    return VaultError(Code.BAD_SETTINGS, "The files for TLS towards the application cannot be used.", details)

@@ -6,6 +6,7 @@ import pytest
 from proxy.cli import check, main
 from proxy.config import Settings, load
 from proxy.errors import Code, Detail, VaultError
+from tests.support.people import rules
 
 
 @pytest.fixture(autouse=True)
@@ -71,3 +72,21 @@ def test_every_part_gets_the_settings_that_were_read(monkeypatch):
     monkeypatch.setenv("DOMICILE__COUNTRY", "fr")
     assert main(["check"]) == 0
     assert seen == ["fr"]
+
+
+def test_files_for_tls_and_names_of_applications_are_looked_at(elsewhere, capsys):
+    (elsewhere / "rules.yaml").write_text(rules("https://127.0.0.1:9"))
+    file = elsewhere / "domicile.yaml"
+    file.write_text("rules: rules.yaml\nupstream: {tls: {ca: none.pem, certificate: rules.yaml}}\n")
+    assert main(["check"]) == 1
+    shown = capsys.readouterr().out
+    assert "upstream: The files for TLS towards the application cannot be used." in shown
+    assert f"upstream.tls.ca: {elsewhere}/none.pem cannot be read (No such file or directory)" in shown
+    file.write_text("rules: rules.yaml\napplications: {crm: {head: 1s}}\n")
+    assert main(["check"]) == 1
+    assert "applications.crm: no rule file has an endpoint of that name: there are people" in capsys.readouterr().out
+    file.write_text("rules: rules.yaml\napplications: {people: {head: 1s}}\n")
+    assert main(["check"]) == 0
+    file.write_text("applications: {people: {head: 1s}}\n")  # the part that looks at rules tells that there are none
+    assert main(["check"]) == 1
+    assert "upstream: in order" in capsys.readouterr().out

@@ -46,7 +46,7 @@ def test_scalars_stay_texts():
     ("text", "fault"),
     [
         ("contry: se", "domicile.yaml:1:1  contry is not a setting: did you mean country?"),
-        ("firewall: {mode: block}", "domicile.yaml:1:1  firewall is not a setting: there are country"),
+        ("firewall: {mode: block}", "domicile.yaml:1:1  firewall is not a setting: there are applications"),
         ("listen:\n  vault: 127.0.0.1:1", "domicile.yaml:2:3  listen.vault is not a setting: listen has proxy"),
         ("country: se\ncountry: de", "domicile.yaml:2:1  country stands twice: remove one"),
         ("country:", "domicile.yaml:1:1  country has no value: write a country code"),
@@ -58,6 +58,13 @@ def test_scalars_stay_texts():
         ("trusted_proxies: {a: b}", "domicile.yaml:1:18  trusted_proxies takes a list of plain values"),
         ("trusted_proxies: [['::1']]", "domicile.yaml:1:18  trusted_proxies takes a list of plain values"),
         ("trusted_proxies: !!set [a]", "domicile.yaml:1:18  trusted_proxies takes a list of plain values"),
+        ("applications: crm", "domicile.yaml:1:15  applications takes names and values"),
+        ("applications: {crm: 1}", "domicile.yaml:1:21  applications.crm takes names and values"),
+        (
+            "applications: {crm: {tsl: {ca: x}}}",
+            "domicile.yaml:1:22  applications.crm.tsl is not a setting: did you mean",
+        ),
+        ("applications: {crm: {head: [1s]}}", "domicile.yaml:1:28  applications.crm.head takes one plain value"),
         ("listen: 127.0.0.1:80", "domicile.yaml:1:9  listen takes names and values"),
         ("listen:", "domicile.yaml:1:8  listen takes names and values"),
         ("- country", "domicile.yaml:1:1  the file takes names and values"),

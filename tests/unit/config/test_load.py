@@ -175,3 +175,32 @@ def test_a_key_without_its_certificate_is_refused(elsewhere):
     assert line.startswith("domicile.yaml:3:10  upstream.tls.key belongs to a certificate")
     (line,) = refused(None, {"DOMICILE__UPSTREAM__TLS__CERTIFICATE": "~/c.pem"})
     assert "upstream.tls.certificate: ~ is not understood" in line
+
+
+def test_an_application_may_have_settings_of_its_own_and_shares_the_others(elsewhere):
+    (elsewhere / "domicile.yaml").write_text(
+        "upstream: {head: 9s, tls: {ca: all.pem}}\napplications:\n  crm:\n    connections: 3\n    tls: {server_name: crm.test}\n"
+    )
+    settings = load(None, {"DOMICILE__APPLICATIONS__ERP_2__BREAKER__PAUSE": "7s"})
+    assert set(settings.applications) == {"crm", "erp_2"}
+    crm, erp = settings.applications["crm"], settings.applications["erp_2"]
+    assert (crm.connections, crm.head, crm.tls.ca, crm.tls.server_name) == (3, 9_000, elsewhere / "all.pem", "crm.test")
+    assert (erp.connections, erp.head, erp.breaker.pause, erp.tls.server_name) == (256, 9_000, 7_000, None)
+    assert (settings.upstream.connections, settings.upstream.breaker.pause) == (256, 2_000)
+
+
+def test_faults_in_the_settings_of_an_application_are_told_with_their_places(elsewhere):
+    (elsewhere / "domicile.yaml").write_text(
+        "upstream: {tls: {verify: false}}\napplications:\n  crm: {head: soon}\n  erp: {tls: {ca: a.pem, key: k.pem}}\n"
+    )
+    lines = refused(None, {"DOMICILE__APPLICATIONS__CRM__HAED": "1s", "DOMICILE__APPLICATIONS__CRM": "x"})
+    number = "this is not a number followed by ms, s, m, h or d; write a number and a unit, such as 60s"
+    pair = "belongs to a certificate: name its file with applications.erp.tls.certificate"
+    alone = "is not asked where applications.erp.tls.verify is false: remove one of the two"
+    assert lines == [
+        "DOMICILE__APPLICATIONS__CRM  applications.crm has members: set each, such as DOMICILE__APPLICATIONS__NAME__CONNECT",
+        "DOMICILE__APPLICATIONS__CRM__HAED  applications.crm.haed is not a setting: did you mean applications.crm.head?",
+        f"domicile.yaml:3:15  applications.crm.head: {number}",
+        f"domicile.yaml:4:31  applications.erp.tls.key {pair}",
+        f"domicile.yaml:4:19  applications.erp.tls.ca {alone}",
+    ]

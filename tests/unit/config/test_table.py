@@ -14,7 +14,7 @@ def test_every_default_is_readable_and_every_setting_explained(name, setting):
 
 
 def test_the_table_and_the_settings_object_hold_the_same_names():
-    assert set(members("")) == set(Settings.__dataclass_fields__)
+    assert set(members("")) == set(Settings.__dataclass_fields__)  # applications among them
     for section in SECTIONS:
         kind: Any = Settings
         for name in section.split("."):
@@ -22,7 +22,7 @@ def test_the_table_and_the_settings_object_hold_the_same_names():
         assert set(members(section)) == set(kind.__dataclass_fields__)
 
 
-ALL = "country, data, forwarding, keys, limits, listen, log, pending, rules, store, trusted_proxies, upstream"
+ALL = "applications, country, data, forwarding, keys, limits, listen, log, pending, rules, store, trusted_proxies, upstream"
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,8 @@ ALL = "country, data, forwarding, keys, limits, listen, log, pending, rules, sto
         ("firewall", f"there are {ALL}"),
         ("upstream.tls.sni", "upstream.tls has ca, certificate, key, verify, server_name"),
         ("upstream.breker", "did you mean upstream.breaker?"),
+        ("applications.crm.haed", "did you mean applications.crm.head?"),
+        ("applications.crm.tls.sni", "applications.crm.tls has ca, certificate, key, verify, server_name"),
         ("upstream.tsl.ca", "did you mean upstream.tls.ca?"),
     ],
 )

@@ -1,6 +1,7 @@
 """The PROXY protocol over real sockets. The peer is 127.0.0.1: trusted or not, as each test says."""
 
 import asyncio
+import contextlib
 import ipaddress
 from contextlib import asynccontextmanager
 
@@ -121,7 +122,8 @@ async def test_who_is_not_trusted_speaks_http_at_once():
 @pytest.mark.parametrize("sent", [b"", b"PROXY TCP4 192.0.2.7", v2(V4)[:14], v2(V4)[:-1]])
 async def test_a_preamble_that_does_not_come_in_time_ends_the_connection(sent):
     async with listening(patience=0.1) as (server, port, preambles, _), RawClient(port) as client:
-        await client.send(sent)
+        with contextlib.suppress(ConnectionError):  # on a slow machine its time may be up already
+            await client.send(sent)
         assert await ends(client) == b""
         assert (server.requests, preambles.waiting) == ([], set())
 

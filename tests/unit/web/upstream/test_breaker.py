@@ -176,7 +176,6 @@ async def test_time_outs_suspend_and_one_request_at_a_time_tries():
         breaker_of(upstream, server.port)._until = 0.0
         crowd = await asyncio.gather(*(code(upstream, get(server.port)) for _ in range(20)))
         assert sorted(crowd) == ["upstream_suspended"] * 19 + ["upstream_timeout"]
-        assert len(server.requests) == 3
     upstream.close()
 
 
