@@ -11,6 +11,7 @@ from proxy.web.upstream.pool import Pool
 from proxy.web.upstream.port import Address, Call, Reply, Tunnel, UpstreamFault
 from proxy.web.upstream.reply import BufferedReply
 from proxy.web.upstream.tls import ClientTls, client_context
+from proxy.web.upstream.uploads import Upload
 
 
 class Way(NamedTuple):
@@ -69,6 +70,13 @@ class HttpUpstream:
 
     @staticmethod
     async def _exchange(pool: Pool, call: Call) -> Reply:
+        if not isinstance(call.body, (bytes, Upload)):
+            upload = await pool.uploads.enter(call.body)
+            try:
+                return await HttpUpstream._exchange(pool, call._replace(body=upload))
+            except BaseException:
+                upload.leave()
+                raise
         while True:
             connection = pool.idle.pop() if pool.idle else await pool.fresh()
             used = connection.served

@@ -11,6 +11,7 @@ from proxy.web.upstream.connection import Connection
 from proxy.web.upstream.limits import Limits
 from proxy.web.upstream.port import Address, UpstreamFault
 from proxy.web.upstream.tls import ClientTls
+from proxy.web.upstream.uploads import Uploads
 
 _BUSY = "The application has no free connection: all {} are in use."
 _FULL = "Too many requests wait for the application already."
@@ -30,6 +31,7 @@ class Pool:
         self.breaker = Breaker(limits.failures, limits.pause, told)
         self.idle: list[Connection] = []
         self.open: set[Connection] = set()
+        self.uploads = Uploads(limits.connections // 2, limits.connect)
         self._address = address
         self._limits = limits
         self._tls = tls
