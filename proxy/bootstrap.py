@@ -310,7 +310,7 @@ def _vault_check(vault: Vault) -> Check:
 
 
 async def _measure(vault: Vault, metrics: Metrics) -> None:
-    """Keep the gauges of records and pending writes fresh."""
+    """Keep the gauges of records and pending writes fresh, for ever."""
     while True:
         try:
             await _measure_once(vault, metrics)

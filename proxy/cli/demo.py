@@ -16,6 +16,7 @@ from proxy.errors import Code, VaultError
 
 _HOST: Final = "127.0.0.1"
 _RULES: Final = Path("rules/contacts.yaml")
+_USUAL: Final = (8080, 8082, 3000)  #: ports of proxy, admin and application
 
 _TEXT: Final = """
   Domicile is running. Open the first address in a browser:
@@ -60,18 +61,19 @@ def run(arguments: Arguments) -> int:
             Code.BAD_RULES, f"The demo uses {_RULES}: start it in the folder that Domicile was cloned into."
         )
     try:
-        return _run(arguments)
+        return _run(arguments, (arguments.port, *_USUAL))
     except VaultError as error:
         if error.code is not Code.PORT_IN_USE:
             raise
-    return _run(arguments)  # another program was quicker to take a port that was free just now
+    # Another program was quicker to take a port that was free just now: a second demo, which wants the other ones as well.
+    return _run(arguments, (0, 0, 0, 0))
 
 
-def _run(arguments: Arguments) -> int:
+def _run(arguments: Arguments, wanted: tuple[int, int, int, int]) -> int:
     from proxy.cli.process import run_on_uvloop
     from proxy.telemetry import logs
 
-    ports = free_ports((arguments.port, 8080, 8082, 3000))
+    ports = free_ports(wanted)
     settings = _settings(arguments, ports)
     logs.configure(logs.Style("warning", "text", strict=False))
     return run_on_uvloop(demo(settings, ports))

@@ -9,7 +9,7 @@ import aiohttp
 
 from proxy.errors import Code, VaultError
 
-_PATIENCE = aiohttp.ClientTimeout(total=10)
+_PATIENCE = aiohttp.ClientTimeout(total=60)
 
 PEOPLE: tuple[dict[str, Any], ...] = (
     {

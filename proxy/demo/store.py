@@ -23,6 +23,7 @@ class ContactStore:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.changes = 0  #: how often ``notify`` was called, by changes of the contacts above all
         self._changed = asyncio.Event()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -69,8 +70,10 @@ class ContactStore:
         self._commit(self._next, rest)
         return True
 
-    async def changed(self, within: float) -> bool:
-        """Wait for the next change, at most so many seconds; whether there was one."""
+    async def changed(self, since: int, within: float) -> bool:
+        """Wait until ``changes`` is no longer ``since``, at most so many seconds; whether it is."""
+        if self.changes != since:
+            return True
         try:
             await asyncio.wait_for(self._changed.wait(), within)
         except TimeoutError:
@@ -79,6 +82,7 @@ class ContactStore:
 
     def notify(self) -> None:
         """Wake everyone who waits for a change."""
+        self.changes += 1
         self._changed.set()
         self._changed = asyncio.Event()
 

@@ -90,11 +90,12 @@ class TwoViews:
         sent = ""
         try:
             while not self._ended:
+                since = self._direct.changes  # what changes while the snapshot is made is not missed
                 snapshot = await self._snapshot()
                 message = f"data: {snapshot}\n\n" if snapshot != sent else ": nothing new\n\n"
                 await stream.write(message.encode())
                 sent = snapshot
-                if await self._direct.changed(within=_POLL):
+                if await self._direct.changed(since, within=_POLL):
                     await asyncio.sleep(_SETTLE)
         except ConnectionError:
             pass  # the browser went away; the stream has nothing more to do

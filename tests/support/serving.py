@@ -7,9 +7,12 @@ from aiohttp import web
 
 
 @asynccontextmanager
-async def serving(app: web.Application, port: int = 0) -> AsyncIterator[str]:
-    """Serve on 127.0.0.1, on a free port unless one is named; gives the address, ``http://127.0.0.1:port``."""
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+async def serving(app: web.Application, port: int = 0, patience: float = 1.0) -> AsyncIterator[str]:
+    """Serve on 127.0.0.1, on a free port unless one is named; gives the address, ``http://127.0.0.1:port``.
+
+    At the end requests under way get ``patience`` seconds.
+    """
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=patience)
     await runner.setup()
     try:
         await web.TCPSite(runner, "127.0.0.1", port).start()

@@ -243,16 +243,25 @@ async def test_a_test_that_does_not_hold_says_what_is_wrong(settings):
 # ---------------------------------------------------------------------- a running instance
 
 
+async def measured(admin: str, caller: aiohttp.ClientSession) -> str:
+    """The metrics, as soon as the records have been counted."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            async with caller.get(f"http://{admin}/metrics") as answer:
+                text = await answer.text()
+            if 'domicile_records{schema="person",state="live"} 0.0' in text:
+                return text
+            await asyncio.sleep(0.01)
+
+
 async def test_a_running_instance_listens_answers_and_closes(settings, lines):
     async with running(settings) as started, aiohttp.ClientSession() as caller:
         async with caller.get(f"http://{started.admin}/readyz") as answer:
             assert answer.status == 200
-        async with caller.get(f"http://{started.admin}/metrics") as answer:
-            text = await answer.text()
+        text = await measured(started.admin, caller)
         async with caller.get(f"http://{started.proxy}/people/1") as answer:
             assert (answer.status, (await answer.json())["code"]) == (502, "upstream_unreachable")
         addresses = {"admin": started.admin, "proxy": started.proxy}
-    assert 'domicile_records{schema="person",state="live"} 0.0' in text
     assert "domicile_vault_writer_queue 0.0" in text
     assert {line["listener"]: line["address"] for line in lines() if line["event"] == "listening"} == addresses
     assert len([line for line in lines() if line["event"] == "listening"]) == 2

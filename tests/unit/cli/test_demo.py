@@ -1,6 +1,7 @@
 import argparse
 import socket
 from collections.abc import Iterator
+from dataclasses import astuple
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from proxy.cli import demo, main
 from proxy.config import Settings
 from proxy.errors import Code, VaultError
+from tests.support.ports import closed_port
 
 
 @pytest.fixture
@@ -26,12 +28,6 @@ def taken() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
-
-
 class Recorder:
     """Stands for the demo itself: notes what it is started with, and fails as often as it is told to."""
 
@@ -47,16 +43,16 @@ class Recorder:
 
 
 def test_ports_that_are_free_are_taken_and_those_of_others_replaced(taken):
-    free = free_port()
-    found = demo.free_ports((free, taken, 0, 0))
+    with closed_port() as free:
+        found = demo.free_ports((free, taken, 0, 0))
     assert found.page == free
     assert found.proxy not in (taken, free)
     assert len({found.page, found.proxy, found.admin, found.application}) == 4
 
 
 def test_one_port_is_not_given_away_twice():
-    free = free_port()
-    found = demo.free_ports((free, free, free, free))
+    with closed_port() as free:
+        found = demo.free_ports((free, free, free, free))
     assert len({found.page, found.proxy, found.admin, found.application}) == 4
 
 
@@ -79,8 +75,11 @@ def test_the_vault_of_a_demo_is_its_own_whatever_the_settings_say(clone, monkeyp
 def test_a_port_that_somebody_takes_meanwhile_is_replaced_once(clone, monkeypatch, capsys):
     recorder = Recorder(VaultError(Code.PORT_IN_USE, "Cannot listen."))
     monkeypatch.setattr(demo, "demo", recorder.demo)
-    assert main(["demo"]) == 0
-    assert len(recorder.started) == 2
+    with closed_port() as usual:
+        assert main(["demo", f"--port={usual}"]) == 0
+        first, second = (ports for _, ports in recorder.started)
+        assert first.page == usual
+        assert not set(astuple(first)) & set(astuple(second)), "whoever took one of the usual ports may take them all"
     recorder.faults = [VaultError(Code.PORT_IN_USE, "Cannot listen.") for _ in range(2)]
     assert main(["demo"]) == 1
     assert capsys.readouterr().err == "domicile: Cannot listen.\n"

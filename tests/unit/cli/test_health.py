@@ -9,6 +9,8 @@ from contextlib import contextmanager
 import pytest
 
 from proxy.cli import health, main
+from tests.support.patience import PATIENCE
+from tests.support.ports import closed_port
 
 
 @contextmanager
@@ -29,14 +31,8 @@ def answering(answer: bytes) -> Iterator[tuple[int, list[bytes]]]:
         thread = threading.Thread(target=serve)
         thread.start()
         yield server.getsockname()[1], requests
-        thread.join(timeout=10)
+        thread.join(timeout=PATIENCE)
         assert not thread.is_alive()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 @pytest.fixture
@@ -47,7 +43,7 @@ def settings(tmp_path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]
 
 def test_an_answer_of_200_is_healthy(capsys):
     with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") as (port, requests):
-        assert main(["health", "--url", f"http://127.0.0.1:{port}/healthz?x=1"]) == 0
+        assert main(["health", "--timeout", "60", "--url", f"http://127.0.0.1:{port}/healthz?x=1"]) == 0
     assert requests[0].startswith(b"GET /healthz?x=1 HTTP/1.1\r\n")
     assert capsys.readouterr().out == f"http://127.0.0.1:{port}/healthz?x=1: 200 OK\n"
 
@@ -55,7 +51,7 @@ def test_an_answer_of_200_is_healthy(capsys):
 @pytest.mark.parametrize("status", [b"503 Service Unavailable", b"404 Not Found", b"302 Found"])
 def test_any_other_answer_is_not(status, capsys):
     with answering(b"HTTP/1.1 " + status + b"\r\nContent-Length: 0\r\n\r\n") as (port, _):
-        assert main(["health", "--json", "--url", f"http://127.0.0.1:{port}/readyz"]) == 1
+        assert main(["health", "--json", "--timeout", "60", "--url", f"http://127.0.0.1:{port}/readyz"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert told == {"healthy": False, "url": f"http://127.0.0.1:{port}/readyz", "status": int(status[:3])}
 
@@ -64,7 +60,7 @@ def test_any_other_answer_is_not(status, capsys):
 def test_without_an_address_the_admin_listener_of_the_settings_is_asked(words, path, settings):
     with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") as (port, requests):
         settings(port)
-        assert main(["health", *words]) == 0
+        assert main(["health", "--timeout", "60", *words]) == 0
     assert requests[0].startswith(b"GET " + path + b" HTTP/1.1\r\n")
 
 
@@ -81,7 +77,8 @@ def test_a_listener_on_every_address_is_asked_on_loopback(listen, asked, tmp_pat
 
 
 def test_nobody_listening_is_not_healthy(capsys):
-    assert main(["health", "--url", f"http://127.0.0.1:{free_port()}/"]) == 1
+    with closed_port() as port:
+        assert main(["health", "--url", f"http://127.0.0.1:{port}/"]) == 1
     assert "is the service running" in capsys.readouterr().out
 
 
@@ -92,7 +89,7 @@ def test_silence_is_not_healthy_and_ends_in_time():
 
 def test_what_does_not_speak_http_is_not_healthy():
     with answering(b"SSH-2.0-x\r\n") as (port, _):
-        assert health.ask(f"http://127.0.0.1:{port}/", 5) == (None, "what answers there does not speak HTTP")
+        assert health.ask(f"http://127.0.0.1:{port}/", PATIENCE) == (None, "what answers there does not speak HTTP")
 
 
 @pytest.mark.parametrize(

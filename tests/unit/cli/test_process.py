@@ -6,6 +6,7 @@ import pytest
 import uvloop
 
 from proxy.cli.process import run_on_uvloop, stop_signal
+from tests.support.patience import PATIENCE
 
 
 def test_the_work_runs_on_uvloop_and_its_result_is_the_exit_status() -> None:
@@ -22,7 +23,7 @@ def test_a_signal_ends_the_wait_and_a_second_one_does_no_harm(number: signal.Sig
         stop = stop_signal()
         assert not stop.done()
         os.kill(os.getpid(), number)
-        await asyncio.wait_for(stop, 5)
+        await asyncio.wait_for(stop, PATIENCE)
         os.kill(os.getpid(), number)
         await asyncio.sleep(0.05)
         return 0

@@ -6,6 +6,7 @@ import pytest
 
 from proxy.demo.store import ContactStore
 from proxy.errors import Code, VaultError
+from tests.support.patience import PATIENCE
 
 
 def test_contacts_are_there_at_the_next_start(tmp_path: Path) -> None:
@@ -85,12 +86,19 @@ def test_a_folder_that_takes_no_files_is_named(tmp_path: Path) -> None:
 
 async def test_who_waits_for_a_change_hears_of_it(tmp_path: Path) -> None:
     store = ContactStore(tmp_path / "contacts.json")
-    assert not await store.changed(within=0.01)
-    waiters = [asyncio.create_task(store.changed(within=5)) for _ in range(2)]
+    assert not await store.changed(0, within=0.01)
+    waiters = [asyncio.create_task(store.changed(0, within=PATIENCE)) for _ in range(2)]
     await asyncio.sleep(0)
     store.add({})
     assert await asyncio.gather(*waiters) == [True, True]
-    assert not await store.changed(within=0.01)
+    assert not await store.changed(store.changes, within=0.01)
+
+
+async def test_a_change_that_came_before_one_waits_is_not_missed(tmp_path: Path) -> None:
+    store = ContactStore(tmp_path / "contacts.json")
+    seen = store.changes
+    store.add({})
+    assert await store.changed(seen, within=0)
 
 
 def test_the_file_is_plain_json_that_a_person_can_read(tmp_path: Path) -> None:

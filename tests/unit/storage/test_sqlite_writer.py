@@ -15,6 +15,7 @@ from proxy.storage.sqlite_ddl import make
 from proxy.storage.sqlite_file import DatabaseFile
 from proxy.storage.sqlite_sql import Statements
 from proxy.storage.sqlite_writer import Writer
+from tests.support.patience import PATIENCE
 from tests.support.rows import LAYOUT, TABLE, insert
 
 SQL = Statements(LAYOUT)
@@ -35,7 +36,7 @@ class Source:
 
     def check(self) -> None:
         if self.hold is not None:
-            self.hold.wait(10)
+            self.hold.wait(PATIENCE)
         if self.broken is not None:
             raise self.broken
         self.file.check()
@@ -60,11 +61,9 @@ async def rows(writer: Writer) -> int:
 
 
 async def until(reached: Callable[[], bool]) -> None:
-    for _ in range(1000):
-        if reached():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("not within ten seconds")
+    async with asyncio.timeout(PATIENCE):
+        while not reached():  # noqa: ASYNC110  # a thread makes it so
+            await asyncio.sleep(0.01)
 
 
 async def test_what_waits_becomes_one_group_and_wakes_the_loop_once(source: Source) -> None:
@@ -225,13 +224,21 @@ async def test_the_log_is_moved_when_nobody_waits(source: Source, monkeypatch: p
 
 async def test_a_reader_that_blocks_the_log_only_delays_it(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_writer, "IDLE", 0.05)
+    move, tries = Writer._move_log, []
+
+    def counted(writer: Writer) -> None:
+        move(writer)
+        tries.append(writer)
+
+    monkeypatch.setattr(Writer, "_move_log", counted)
     writer = await started(source)
     log = source.file.path.with_name("vault.db-wal")
     reader = source.file.connect_reader()
     await writer.submit(SQL, [insert(1)])
     cursor = reader.execute(f"SELECT rid FROM r_{TABLE} UNION ALL SELECT 2")
     cursor.fetchone()  # an old state stays open
-    await asyncio.sleep(0.3)
+    before = len(tries)
+    await until(lambda: len(tries) >= before + 2)  # the first of them may have begun before
     await writer.submit(SQL, [insert(2)])
     assert log.stat().st_size > 0
     cursor.fetchall()
@@ -249,6 +256,6 @@ def test_a_loop_that_is_gone_ends_the_thread(source: Source) -> None:
     writer, never = asyncio.run(abandon())
     assert source.hold is not None
     source.hold.set()
-    writer._thread.join(10)
+    writer._thread.join(PATIENCE)
     assert not writer._thread.is_alive()
     assert not never.done()

@@ -3,6 +3,7 @@ import asyncio
 import pytest
 
 from proxy.vault.locks import RecordLocks
+from tests.support.patience import PATIENCE
 
 
 async def test_holders_of_one_name_follow_one_another() -> None:
@@ -29,7 +30,7 @@ async def test_overlapping_sets_in_any_order_do_not_block_each_other_for_ever() 
             await asyncio.sleep(0)
             locks.release(held)
 
-    await asyncio.wait_for(asyncio.gather(work([b"a", b"b"]), work([b"b", b"a"]), work([b"b", b"c", b"b"])), 5)
+    await asyncio.wait_for(asyncio.gather(work([b"a", b"b"]), work([b"b", b"a"]), work([b"b", b"c", b"b"])), PATIENCE)
 
 
 async def test_nothing_is_left_behind_also_not_by_a_cancelled_waiter() -> None:
@@ -52,7 +53,7 @@ async def test_a_waiter_cancelled_at_its_turn_passes_the_lock_on() -> None:
     await asyncio.sleep(0)
     locks.release(held)
     first.cancel()
-    locks.release(await asyncio.wait_for(second, 1))
+    locks.release(await asyncio.wait_for(second, PATIENCE))
     assert first.cancelled() or first.cancelling()
     with pytest.raises(asyncio.CancelledError):
         await first

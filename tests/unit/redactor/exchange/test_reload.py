@@ -12,11 +12,13 @@ from proxy.errors import VaultError
 from proxy.redactor.exchange import reload as module
 from proxy.redactor.exchange.reload import Reloader
 from proxy.redactor.exchange.runtime import InForce, Runtime, join
+from proxy.redactor.load import fingerprint as digest
 from proxy.redactor.load import load
 from proxy.redactor.rules import RuleSet
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from tests.support.exchanges import desk, rule_text
+from tests.support.patience import PATIENCE
 from tests.support.stores import vault_down
 
 GOOD = rule_text("{match: POST /p, create: p}")
@@ -45,11 +47,16 @@ class Watched:
 
 
 async def eventually(holds: Callable[[], bool]) -> None:
-    for _ in range(1000):
-        if holds():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("it never held")
+    async with asyncio.timeout(PATIENCE):
+        while not holds():  # noqa: ASYNC110  # the file is looked at in a thread
+            await asyncio.sleep(0.005)
+
+
+def rewrite(path: Path, text: str) -> None:
+    """Replace the file in one step, as editors do: nobody sees it half written."""
+    beside = path.with_name(path.name + ".new")
+    beside.write_text(text)
+    beside.replace(path)
 
 
 async def watched(folder: Path, text: str = GOOD) -> Watched:
@@ -124,15 +131,23 @@ async def test_rules_that_the_vault_refuses_change_nothing(tmp_path):
 
 
 async def test_a_changed_file_is_seen(tmp_path, monkeypatch):
+    looks: list[str] = []
+
+    def look(path: Path) -> str:
+        looks.append(digest(path))
+        return looks[-1]
+
+    monkeypatch.setattr(module, "fingerprint", look)
     async with watching(tmp_path, monkeypatch) as one:
-        one.path.write_text(OTHER)
+        rewrite(one.path, OTHER)
         await one.until("POST /q")
-        one.path.write_text(BROKEN)
+        rewrite(one.path, BROKEN)
         await eventually(lambda: one.value("domicile_rules_reload_failures_total") == 1)
         assert await one.reloader.check() is not None
-        await asyncio.sleep(0.05)
+        seen = len(looks)
+        await eventually(lambda: len(looks) > seen + 3)
         assert one.value("domicile_rules_reload_failures_total") == 1, "one fault is told once"
-        one.path.write_text(GOOD)
+        rewrite(one.path, GOOD)
         await one.until("POST /p")
         assert await one.reloader.check() is None
 
