@@ -104,8 +104,8 @@ def bytes_changed(proxy_port: int, app_port: int, count: int, seed: int = 15) ->
     """
     total = 0
     with (
-        contextlib.closing(http.client.HTTPConnection("127.0.0.1", proxy_port, timeout=10)) as proxy,
-        contextlib.closing(http.client.HTTPConnection("127.0.0.1", app_port, timeout=10)) as app,
+        contextlib.closing(http.client.HTTPConnection("127.0.0.1", proxy_port, timeout=60)) as proxy,
+        contextlib.closing(http.client.HTTPConnection("127.0.0.1", app_port, timeout=60)) as app,
     ):
         for pieces in itertools.islice(documents(seed), count):
             answer = _exchange(proxy, "POST", "/documents", b"".join(pieces))

@@ -35,12 +35,21 @@ class Running:
         return self.process.pid
 
 
+#: Sockets that hold the ports which were given out, so that no other program gets one as its free port before its owner starts.
+_held: list[socket.socket] = []
+
+
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port of 127.0.0.1 for a server that allows its address to be used again, as all of ours and the peers do.
+
+    It stays held until this process ends; nobody listens there meanwhile.
+    """
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind(("127.0.0.1", 0))
+    _held.append(holder)
+    port: int = holder.getsockname()[1]
+    return port
 
 
 def cores() -> tuple[set[int], set[int]]:
@@ -74,7 +83,7 @@ def started(name: str, command: Sequence[str], port: int, folder: Path, *, proxy
     ``proxy`` gives it the core of the proxy under test. What it prints goes to ``folder``.
 
     Raises:
-        Unavailable: it ended, or did not listen within 20 seconds; with the end of what it printed.
+        Unavailable: it ended, or did not listen within 60 seconds; with the end of what it printed.
     """
     ours, others = cores()
     log = folder / f"{name}.log"
@@ -97,14 +106,14 @@ def _environment() -> dict[str, str]:
 
 
 def _await_port(running: Running) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline and running.process.poll() is None:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", running.port), 1):
             return
         time.sleep(0.02)
     last = running.log.read_text(errors="replace").strip().splitlines()[-3:]
     ended = running.process.poll()
-    how = "did not listen within 20 seconds" if ended is None else f"ended with status {ended}"
+    how = "did not listen within 60 seconds" if ended is None else f"ended with status {ended}"
     raise Unavailable(f"{running.name} {how}: {' / '.join(last) or 'it printed nothing'}")
 
 

@@ -1,5 +1,6 @@
 """The whole program as a process, before an application that records every byte."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest_asyncio
 
 from tests.support.application import Application, found_in
 from tests.support.instance import Instance, running
+from tests.support.patience import PATIENCE
 from tests.support.people import rules
 from tests.support.rawclient import RawClient, get
 from tests.support.rawhttp import Message
@@ -38,6 +40,15 @@ class World:
         """The text of /metrics."""
         async with self.caller.get(self.instance.admin + "/metrics") as answer:
             return await answer.text()
+
+    async def become(self, name: str, value: float, **labels: str) -> None:
+        """Wait until a metric has that value; gauges are measured every ten seconds only."""
+        found = None
+        for _ in range(int(PATIENCE / 0.1)):
+            if (found := await self.metric(name, **labels)) == value:
+                return
+            await asyncio.sleep(0.1)
+        assert found == value
 
     async def metric(self, name: str, **labels: str) -> float:
         """The sum of a metric's samples that carry these labels."""

@@ -23,7 +23,7 @@ def app(tmp_path: Path) -> Iterator[Running]:
 
 
 def tiny(scenario: str, port: int) -> Job:
-    return Job(scenario, port, connections=2, seconds=5, count=30, warmup=0.02)
+    return Job(scenario, port, connections=2, seconds=60, count=30, warmup=0.02)
 
 
 @pytest.mark.parametrize("scenario", ["create", "update", "read"])

@@ -17,6 +17,7 @@ from tests.support.application import Application, found_in
 from tests.support.crowd import MARKERS, Crowd
 from tests.support.instance import parsed
 from tests.support.lives import Installation, nursery
+from tests.support.patience import PATIENCE
 from tests.support.people import rules
 from tests.support.serving import serving
 
@@ -28,7 +29,7 @@ async def crowd(tmp_path: Path) -> AsyncIterator[Crowd]:
     async with (
         serving(application.app()) as upstream,
         nursery() as cradle,
-        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(30)) as caller,
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(2 * PATIENCE)) as caller,
     ):
         installation = Installation(cradle, tmp_path)
         installation.rules.mkdir()

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import resource
-import socket
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -17,7 +16,9 @@ from aiohttp import web
 from tests.support.application import Application, Misbehaviour, found_in
 from tests.support.crowd import MARKERS, Crowd, body, faults
 from tests.support.lives import Installation, nursery
+from tests.support.patience import PATIENCE
 from tests.support.people import rules
+from tests.support.ports import closed_port
 from tests.support.serving import serving
 
 
@@ -28,7 +29,7 @@ async def crowd(tmp_path: Path) -> AsyncIterator[Crowd]:
     async with (
         serving(application.app()) as upstream,
         nursery() as cradle,
-        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(30)) as caller,
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(2 * PATIENCE)) as caller,
     ):
         installation = Installation(cradle, tmp_path, {"DOMICILE__LOG__LEVEL": "debug"})
         installation.rules.mkdir()
@@ -46,12 +47,10 @@ def nowhere(application: Application, folder: Path) -> None:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Wait until it holds; twenty seconds at most, for a shared machine may be slow."""
-    for _ in range(1000):
-        if holds():
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError("it did not come to it")
+    """Wait until it holds."""
+    async with asyncio.timeout(PATIENCE):
+        while not holds():  # noqa: ASYNC110  # another process makes it so
+            await asyncio.sleep(0.02)
 
 
 async def send(crowd: Crowd, method: str, path: str, **options: Any) -> tuple[int, Any]:
@@ -74,7 +73,7 @@ async def metrics(crowd: Crowd, name: str, label: str) -> float:
 async def become(crowd: Crowd, name: str, label: str, value: float) -> None:
     """Wait until a metric has that value."""
     found = None
-    for _ in range(400):
+    for _ in range(int(PATIENCE / 0.05)):
         if (found := await metrics(crowd, name, label)) == value:
             return
         await asyncio.sleep(0.05)
@@ -188,7 +187,7 @@ async def test_a_vault_that_cannot_be_read_shows_tokens_or_a_status(crowd: Crowd
 
 
 async def test_an_update_after_one_whose_settling_is_late_wins(crowd: Crowd) -> None:
-    assert await crowd.installation.start(failing=["commit Replace"], upkeep=3)
+    assert await crowd.installation.start(failing=["commit Replace"], upkeep=1.5)
     assert await crowd.create(0) == 201
     crowd.installation.armed.touch()
     status, seen = await send(crowd, "PATCH", "/people/1", json=body(crowd.next(), ("name", "born")))
@@ -199,7 +198,8 @@ async def test_an_update_after_one_whose_settling_is_late_wins(crowd: Crowd) -> 
         status, seen = await send(crowd, "PATCH", "/people/1", json=body(number, ("name", "born")))
         assert (status, faults(seen)) == (200, [])
     await become(crowd, "domicile_records", 'state="staged"', 0)
-    await asyncio.sleep(3.5)
+    rounds = crowd.installation.rounds
+    await until(lambda: crowd.installation.rounds >= rounds + 2)  # the first of them may have begun before
     await crowd.judge()
 
 
@@ -246,11 +246,10 @@ async def test_a_write_that_was_cut_off_is_never_sent_twice(crowd: Crowd, method
 
 
 async def test_an_application_that_is_not_there_leaves_nothing_in_the_vault(crowd: Crowd) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    (crowd.installation.rules / "rules.yaml").write_text(rules(f"http://127.0.0.1:{port}"))
-    assert await crowd.installation.start(quick=True)
-    status, problem = await send(crowd, "POST", "/people", json=body(1))
+    with closed_port() as port:
+        (crowd.installation.rules / "rules.yaml").write_text(rules(f"http://127.0.0.1:{port}"))
+        assert await crowd.installation.start(quick=True)
+        status, problem = await send(crowd, "POST", "/people", json=body(1))
     assert (status, problem["code"]) == (502, "upstream_unreachable")
     assert str(port) not in json.dumps(problem), "a caller learns nothing of the network behind"
     assert await metrics(crowd, "domicile_vault_events_total", 'event="dropped"') == 1
@@ -261,10 +260,18 @@ async def test_an_application_that_is_not_there_leaves_nothing_in_the_vault(crow
 async def test_an_application_that_falls_silent_is_given_up_and_its_record_kept(crowd: Crowd) -> None:
     crowd.installation.environment["DOMICILE__UPSTREAM__HEAD"] = "300ms"
     assert await crowd.installation.start()
-    crowd.application.plan = [Misbehaviour(hang=True, act=True)]
-    status, problem = await send(crowd, "POST", "/people", json=body(1))
-    assert (status, problem["code"]) == (504, "upstream_timeout")
-    assert await metrics(crowd, "domicile_vault_events_total", 'event="in_doubt"') == 1
+    tries = 0
+    while not crowd.application.records:  # where this machine pauses, the application may have learned of it too late
+        tries += 1
+        assert tries < 10
+        crowd.application.plan = [Misbehaviour(hang=True, act=True)]
+        status, problem = await send(crowd, "POST", "/people", json=body(1))
+        assert (status, problem["code"]) == (504, "upstream_timeout")
+        assert await metrics(crowd, "domicile_vault_events_total", 'event="in_doubt"') == tries
+    assert await crowd.installation.stop() == 0
+    del crowd.installation.environment["DOMICILE__UPSTREAM__HEAD"]  # what follows is answered, however long it takes
+    assert await crowd.installation.start()
+    crowd.application.plan = []
     crowd.every.update(crowd.application.records)
     await crowd.judge()
     assert await metrics(crowd, "domicile_vault_events_total", 'event="reconciled"') == 1
@@ -293,13 +300,27 @@ async def test_a_request_never_chooses_where_it_is_sent(crowd: Crowd) -> None:
         ):
             reader, writer = await asyncio.open_connection(host, int(port))
             writer.write(request.encode() + b"Connection: close\r\n\r\n")
-            assert (await asyncio.wait_for(reader.read(), 10)).startswith(b"HTTP/1.1 ")
+            assert (await asyncio.wait_for(reader.read(), PATIENCE)).startswith(b"HTTP/1.1 ")
             writer.close()
             await writer.wait_closed()
     assert not reached
 
 
 # ---------------------------------------------------------------------- signals
+
+
+async def refusing(crowd: Crowd) -> None:
+    """Wait until no connection is taken any more."""
+    host, port = crowd.installation.proxy.removeprefix("http://").split(":")
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                _, writer = await asyncio.open_connection(host, int(port))
+            except ConnectionRefusedError:
+                return
+            except ConnectionResetError:  # it stood in line when the listener closed
+                continue
+            writer.close()
 
 
 async def test_sigterm_lets_a_slow_request_finish_and_takes_no_new_one(crowd: Crowd) -> None:
@@ -309,9 +330,7 @@ async def test_sigterm_lets_a_slow_request_finish_and_takes_no_new_one(crowd: Cr
     await until(lambda: crowd.application.requests > 0)
     crowd.installation.send(SIGTERM)
     await until(lambda: bool(crowd.installation.events("stopping: requests under way may finish")))
-    with pytest.raises(aiohttp.ClientConnectorError):
-        async with aiohttp.ClientSession() as other:
-            await other.get(crowd.installation.proxy + "/people")
+    await refusing(crowd)
     crowd.application.gate.set()
     status, seen = await asking
     assert (status, faults(seen)) == (201, [])
@@ -336,7 +355,7 @@ async def test_sighup_loads_the_rules_again_and_keeps_the_old_ones_where_they_ar
     assert await crowd.create(0) == 201
     file.write_text(good)
     crowd.installation.send(SIGHUP)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while True:
             async with crowd.caller.get(crowd.installation.admin + "/readyz") as answer:
                 if answer.status == 200:

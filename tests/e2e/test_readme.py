@@ -21,6 +21,7 @@ from aiohttp import web
 
 from proxy.redactor.load import load
 from tests.support.instance import parsed
+from tests.support.patience import PATIENCE
 from tests.support.serving import serving
 from tests.support.tree import ROOT
 
@@ -56,7 +57,7 @@ def shell(clone: Path, script: str) -> str:
         env={**os.environ, "PATH": f"{clone / '.venv' / 'bin'}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -77,7 +78,7 @@ async def started(clone: Path, script: str) -> AsyncIterator[str]:
     assert process.stdout is not None
     try:
         said = b""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while (event := parsed(said.splitlines()[-1] if said else b"")).get("listener") != "proxy":
                 line = await process.stdout.readline()
                 assert line, said.decode()

@@ -44,6 +44,10 @@ STEPS: dict[str, tuple[str, ...]] = {
 }
 
 
+#: In the folder of a life that says how often the janitor comes: a file with one byte for each of its rounds.
+ROUNDS = "rounds"
+
+
 class Life(NamedTuple):
     """How one process is to live: what a line on standard input says."""
 
@@ -74,6 +78,7 @@ def live(life: Life) -> int:
         _set("proxy.storage.sqlite_writer:IDLE", 0.02)
     if life.upkeep:
         _set("proxy.bootstrap:_UPKEEP", life.upkeep)
+        _wrap("proxy.vault.vault:Vault.upkeep", _nothing, _round)
     if life.shift:
         _shift(life.shift)
     return importlib.import_module("proxy.cli").main(life.argv)  # type: ignore[no-any-return]  # found by name
@@ -93,6 +98,11 @@ def _mine(life: Life) -> None:
 
     for place in STEPS[name]:
         _wrap(place, reached if side == "before" else _nothing, reached if side == "after" else _nothing)
+
+
+def _round() -> None:
+    with open(ROUNDS, "ab") as file:  # noqa: PTH123  # in the folder of the life
+        file.write(b".")
 
 
 def _exists(path: str) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.support.crashing import Life
+from tests.support.crashing import ROUNDS, Life
 from tests.support.instance import parsed
 from tests.support.patience import PATIENCE
 
@@ -113,6 +113,12 @@ class Installation:
     def output(self) -> bytes:
         """What it wrote to standard output."""
         return (self.folder / f"{self.lives}.out").read_bytes()
+
+    @property
+    def rounds(self) -> int:
+        """How often the janitor has been through, in lives that say how often it comes."""
+        path = self.folder / ROUNDS
+        return path.stat().st_size if path.exists() else 0
 
     def events(self, name: str) -> list[dict[str, Any]]:
         """Log lines of that event in the current life."""

@@ -18,6 +18,7 @@ from proxy.redactor.rules import RuleSet
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from tests.support.exchanges import desk, rule_text
+from tests.support.files import rewrite
 from tests.support.patience import PATIENCE
 from tests.support.stores import vault_down
 
@@ -50,13 +51,6 @@ async def eventually(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE):
         while not holds():  # noqa: ASYNC110  # the file is looked at in a thread
             await asyncio.sleep(0.005)
-
-
-def rewrite(path: Path, text: str) -> None:
-    """Replace the file in one step, as editors do: nobody sees it half written."""
-    beside = path.with_name(path.name + ".new")
-    beside.write_text(text)
-    beside.replace(path)
 
 
 async def watched(folder: Path, text: str = GOOD) -> Watched:
