@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
+import msgspec
+
 from proxy.web.upstream.connection import Connection
 from proxy.web.upstream.limits import Limits
 from proxy.web.upstream.pool import Pool
@@ -73,7 +75,7 @@ class HttpUpstream:
         if not isinstance(call.body, (bytes, Upload)):
             upload = await pool.uploads.enter(call.body)
             try:
-                return await HttpUpstream._exchange(pool, call._replace(body=upload))
+                return await HttpUpstream._exchange(pool, msgspec.structs.replace(call, body=upload))
             except BaseException:
                 upload.leave()
                 raise
