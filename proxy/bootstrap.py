@@ -71,6 +71,7 @@ class Running:
     vault: Vault
     reloader: Reloader
     gateway: Gateway
+    renew: Callable[[], None]  #: reads the files for TLS towards applications again
 
 
 def key_source(keys: Keys) -> KeySource:
@@ -206,9 +207,10 @@ async def running(
             return runtime
 
         reloader = Reloader(settings.rules, lambda: load_rules(settings, overrides), adopt, in_force, metrics)
-        gateway = Gateway(in_force, journal, _gateway_options(settings, Applications(metrics, way, special)))
+        applications = Applications(metrics, way, special)
+        gateway = Gateway(in_force, journal, _gateway_options(settings, applications))
         stack.push_async_callback(gateway.close)
-        started = Running("", "", in_force, vault, reloader, gateway)
+        started = Running("", "", in_force, vault, reloader, gateway, lambda: _renew(settings, applications))
         checks = {"rules": reloader.check, "vault": _vault_check(vault)}
         started.admin = await stack.enter_async_context(
             listen("admin", settings.listen.admin, admin_app(checks, metrics.render))
@@ -255,6 +257,18 @@ def _way(upstream: Upstream, section: str) -> Way:
         _log.warning("tls.verify is false: nobody knows who answers in the application's name", source=section)
     context = client_context(tls.ca, tls.certificate, tls.key, verify=tls.verify, section=f"{section}.tls")
     return Way(limits, ClientTls(context, tls.server_name))
+
+
+def _renew(settings: Settings, applications: Applications) -> None:
+    """Read the files for TLS towards applications again; where one cannot be used, all those before stay in force."""
+    try:
+        way, special = _ways(settings)
+    except VaultError as error:
+        for source, text in error.details:
+            _log.error("a file for TLS cannot be used, and those read before stay in force", source=source, text=text)
+        return
+    applications.upstream.renew(way, special)
+    _log.info("the files for TLS towards applications were read again")
 
 
 def _gateway_options(settings: Settings, applications: Applications) -> GatewayOptions:

@@ -35,6 +35,7 @@ async def serve(settings: Settings) -> int:
     async with running(settings) as started:
 
         def reload() -> None:
+            started.renew()
             task = asyncio.create_task(started.reloader.reload())
             reloads.add(task)
             task.add_done_callback(reloads.discard)

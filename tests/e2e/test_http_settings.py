@@ -346,6 +346,21 @@ async def test_an_application_that_misses_our_certificate_ends_as_its_fault(tmp_
             assert server.requests == []
 
 
+async def test_certificates_are_changed_without_a_restart_and_broken_ones_are_not_taken(tmp_path, authority, capsys):
+    ca = tmp_path / "ca.pem"
+    ca.write_bytes(Authority(tmp_path).certificate.read_bytes())
+    async with RawServer(says(OK, close=True), tls=serving(authority.issue("127.0.0.1"))) as server:
+        async with started(tmp_path, server.url, f"upstream: {{tls: {{ca: {ca}}}}}") as instance:
+            assert await instance.problem(get("/other")) == (502, "upstream_unreachable")
+            ca.write_bytes(authority.certificate.read_bytes())
+            instance.running.renew()
+            assert (await instance.ask(get("/other"))).status == 200
+            ca.write_text("rubbish")
+            instance.running.renew()
+            assert "a file for TLS cannot be used, and those read before stay in force" in capsys.readouterr().err
+            assert (await instance.ask(get("/other"))).status == 200
+
+
 # ---------------------------------------------------------------------- settings of one application
 
 

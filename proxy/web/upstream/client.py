@@ -104,14 +104,22 @@ class HttpUpstream:
         return reply.feed
 
     def _pool(self, address: Address) -> Pool:
-        limits, tls = self._special.get(address.special, self._way)
-        if tls is None and address.scheme == "https":
-            tls = ClientTls(client_context())
-        pool = self._pools[address] = Pool(address, limits, tls, partial(self._told, address))
+        limits = self._special.get(address.special, self._way).limits
+        pool = self._pools[address] = Pool(address, limits, self._tls(address), partial(self._told, address))
         if self._sweeper is None:
             self._due = asyncio.get_running_loop().time()
             self._sweep()
         return pool
+
+    def _tls(self, address: Address) -> ClientTls | None:
+        tls = self._special.get(address.special, self._way).tls
+        return ClientTls(client_context()) if tls is None and address.scheme == "https" else tls
+
+    def renew(self, way: Way, special: Mapping[str, Way]) -> None:
+        """Make connections with the TLS of these ways from now on; those that stand go on, and limits stay as they are."""
+        self._way, self._special = way, dict(special)
+        for address, pool in self._pools.items():
+            pool.tls = self._tls(address)
 
     def _sweep(self) -> None:
         """End what is over its deadline, and come again.

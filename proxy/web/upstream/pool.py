@@ -34,7 +34,7 @@ class Pool:
         self.uploads = Uploads(limits.connections // 2, limits.connect)
         self._address = address
         self._limits = limits
-        self._tls = tls
+        self.tls = tls  #: for connections that are made from now on
         self._opening = 0
         self._waiters: deque[asyncio.Future[Connection | None]] = deque()
         self._closed = False
@@ -91,7 +91,7 @@ class Pool:
     async def _connect(self) -> Connection:
         loop = asyncio.get_running_loop()
         scheme, host, port, _ = self._address
-        tls = self._tls if scheme == "https" else None
+        tls = self.tls if scheme == "https" else None
         try:
             async with asyncio.timeout(self._limits.connect):
                 _, connection = await loop.create_connection(

@@ -51,6 +51,9 @@ class Instance:
         assert 0 < seconds < 30, "Kubernetes kills after thirty seconds"
         self.asked.append("drained")
 
+    def renew(self) -> None:
+        self.asked.append("renewed")
+
     async def reload(self) -> bool:
         self.asked.append("reloaded")
         os.kill(os.getpid(), signal.SIGTERM)
@@ -69,7 +72,7 @@ def test_sighup_loads_the_rules_again_and_serving_goes_on(settings, monkeypatch)
     instance = Instance(signal.SIGHUP)
     monkeypatch.setattr(bootstrap, "running", instance.running)
     assert run_on_uvloop(serve.serve(settings)) == 0
-    assert instance.asked == ["reloaded", "drained", "closed"]
+    assert instance.asked == ["renewed", "reloaded", "drained", "closed"]
 
 
 def test_the_log_is_written_as_the_settings_say(settings, monkeypatch, capsys):
