@@ -11,18 +11,18 @@ from proxy.storage.base import Bind, Change, Conflict, Release, Remove, Replace,
 from proxy.vault.collection import Collection
 from proxy.vault.content import Content, Kept, changed
 from proxy.vault.drafting import adopt
-from proxy.vault.reveal import Opened, Shown
+from proxy.vault.joining import join
+from proxy.vault.reveal import Opened, Revealed, Shown
 
 #: How long a request without any answer may still be at work in the application, in milliseconds.
 GRACE = 300_000
 
 
-async def reconcile(
-    collection: Collection, shown: Sequence[Shown], opened: Sequence[Opened | None], began: int
-) -> None:
-    """Bind, promote or drop what these objects of an answer decide; ``began`` is when its request was received."""
+async def reconcile(collection: Collection, shown: Sequence[Shown], revealed: Revealed, began: int) -> None:
+    """Join, bind, promote or drop what these objects of an answer decide; ``began`` is when its request was received."""
+    rows = await join(collection, shown, revealed) if revealed.loose else revealed.rows
     decided: set[int] = set()
-    for item, row in zip(shown, opened, strict=True):
+    for item, row in zip(shown, rows, strict=True):
         if row is None or row.row.rid in decided or row.row.rid in collection.state.in_flight:
             continue
         changes = _changes(collection, item, row, began)

@@ -4,7 +4,7 @@ A token is resolved by the record id it carries (SEALED), by the application's i
 in this order, and only to a value whose stored token is exactly this text: a look-alike stays what it is.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -41,10 +41,15 @@ class Opened:
 
 
 class Revealed(NamedTuple):
-    """The values by object and place (``None``: not ours, stays as it is), and the rows by object for reconciling."""
+    """The values by object and place (``None``: not ours, stays as it is), and what reconciling has to know.
+
+    ``rows``: the record that each object is, as far as one look tells. ``loose``: records without a name that gave an object
+    one of its values, with the number of the object.
+    """
 
     values: list[list[Value | None]]
     rows: list[Opened | None]
+    loose: list[tuple[int, Opened]]
 
 
 async def reveal(collection: Collection, shown: Sequence[Shown]) -> Revealed:
@@ -55,9 +60,11 @@ async def reveal(collection: Collection, shown: Sequence[Shown]) -> Revealed:
     marks = [[collection.identify(name, text) for name, text in item.places] for item in shown]
     carried = {rid for row in marks for rid in row if rid is not None}
     by_id = await _by_ids(collection, shown, marks)
-    opened = await _open(collection, carried, by_id.values())
+    opened = await open_rows(collection, carried, by_id.values())
+    if not carried <= opened.keys():
+        by_id.update(await _by_names(collection, shown, marks, opened))
     at = {ident: opened.get(row.rid) for ident, row in by_id.items()}
-    result = Revealed([], [])
+    result = Revealed([], [], [])
     missing: list[tuple[int, int, bytes]] = []
     for index, (item, rids) in enumerate(zip(shown, marks, strict=True)):
         home = (at.get(item.id) if item.id is not None else None) or _only(opened, rids)
@@ -71,9 +78,27 @@ async def reveal(collection: Collection, shown: Sequence[Shown]) -> Revealed:
             values.append(value)
         result.values.append(values)
         result.rows.append(home)
+    if any(one.row.key is None for one in opened.values()):
+        result.loose.extend(_loose(shown, marks, opened))
     if missing:
         await _by_index(collection, shown, missing, result)
+    for index, stray in result.loose:
+        places = shown[index].places
+        result.values[index][:] = [
+            value or _find(stray, name, text) for value, (name, text) in zip(result.values[index], places, strict=True)
+        ]
     return result
+
+
+def _loose(
+    shown: Sequence[Shown], marks: Sequence[Sequence[int | None]], opened: Mapping[int, Opened]
+) -> Iterator[tuple[int, Opened]]:
+    """The nameless records whose tokens objects carry, and really show."""
+    for index, (item, rids) in enumerate(zip(shown, marks, strict=True)):
+        for rid in dict.fromkeys(rids):
+            one = opened.get(rid) if rid is not None else None
+            if one is not None and one.row.key is None and any(place in one.values for place in item.places):
+                yield index, one
 
 
 async def reveal_anywhere(collection: Collection, texts: Iterable[str]) -> dict[str, Value]:
@@ -137,7 +162,21 @@ async def _by_ids(
     return await collection.by_key(dict.fromkeys(wanted)) if wanted else {}
 
 
-async def _open(collection: Collection, rids: Iterable[int], rows: Iterable[Row]) -> dict[int, Opened]:
+async def _by_names(
+    collection: Collection, shown: Sequence[Shown], marks: Sequence[Sequence[int | None]], opened: dict[int, Opened]
+) -> dict[str, Row]:
+    """Rows by the ids of objects whose tokens carry a record that is gone: another may have taken them over (``joining``)."""
+    wanted = {
+        item.id
+        for item, rids in zip(shown, marks, strict=True)
+        if item.id is not None and any(rid is not None and rid not in opened for rid in rids)
+    }
+    rows = await collection.by_key(wanted) if wanted else {}
+    opened.update(await open_rows(collection, (), [row for row in rows.values() if row.rid not in opened]))
+    return rows
+
+
+async def open_rows(collection: Collection, rids: Iterable[int], rows: Iterable[Row]) -> dict[int, Opened]:
     """Open rows by id, and these rows, with what is staged beside them."""
     found = {row.rid: row for row in rows}
     wanted = [rid for rid in rids if rid not in found]
@@ -167,6 +206,18 @@ def _open_row(collection: Collection, row: Row, staged: Sequence[Staged]) -> Ope
     return opened
 
 
+def _is_told(collection: Collection, record: Opened, name: str) -> bool:
+    """Whether a token of that field tells this very record: others may have the same, unless it has nothing better."""
+    unique = [
+        field
+        for field in record.live.fields
+        if (made := collection.tokenizers.get(field)) is not None
+        and not made.same
+        and made.resolution in (Resolution.SEALED, Resolution.INDEXED)
+    ]
+    return name in unique or not unique
+
+
 def _find(opened: Opened | None, name: str, text: str, *, sealed: bool = False) -> Value | None:
     """The value of a token in one record: in its field, or, for a token that names its record, in any field."""
     if opened is None:
@@ -184,7 +235,7 @@ async def _by_index(
 ) -> None:
     """Fill in what only the token index knows."""
     hits = await collection.store.by_tokens(collection.table, list({digest for _, _, digest in missing}))
-    opened = await _open(collection, {rid for rids in hits.values() for rid in rids}, ())
+    opened = await open_rows(collection, {rid for rids in hits.values() for rid in rids}, ())
     for index, place, digest in missing:
         name, text = shown[index].places[place]
         for record in (opened[rid] for rid in hits.get(digest, ()) if rid in opened):
@@ -194,9 +245,6 @@ async def _by_index(
             result.values[index][place] = value
             if shown[index].id is None:
                 result.rows[index] = result.rows[index] or record
+            if record.row.key is None and _is_told(collection, record, name):
+                result.loose.append((index, record))
             break
-
-
-def unbound(opened: Opened) -> bool:
-    """Whether the row waits to be bound to a record of the application."""
-    return opened.row.key is None

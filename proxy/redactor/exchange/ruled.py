@@ -27,7 +27,7 @@ from proxy.redactor.words import Words
 from proxy.telemetry.metrics import Cell
 from proxy.tokenization.base import Resolution
 from proxy.vault.reconcile import reconcile, reconcile_gone
-from proxy.vault.reveal import Opened, Shown, own, reveal, reveal_anywhere, unbound
+from proxy.vault.reveal import Revealed, Shown, own, reveal, reveal_anywhere
 from proxy.vault.vault import Vault
 
 _GONE = (404, 410)
@@ -206,7 +206,7 @@ class RuleExchange:
         except VaultError as error:
             self._without_vault(error)
             return own
-        await self._reconcile(shown, revealed.rows)
+        await self._reconcile(shown, revealed)
         for item, row, values in zip(body.items, own, revealed.values, strict=True):
             found = iter(values)
             for index, spot in enumerate(item.spots):
@@ -224,9 +224,9 @@ class RuleExchange:
         ids = self._ids or [one.key for one in held if one.key is not None]
         return ids[0] if len(ids) == 1 else None
 
-    async def _reconcile(self, shown: Sequence[Shown], rows: Sequence[Opened | None]) -> None:
-        if any(row is not None and (row.staged or unbound(row)) for row in rows):
-            await self._decided(reconcile(self._collection, shown, rows, self._began))
+    async def _reconcile(self, shown: Sequence[Shown], revealed: Revealed) -> None:
+        if revealed.loose or any(row is not None and row.staged for row in revealed.rows):
+            await self._decided(reconcile(self._collection, shown, revealed, self._began))
 
     async def _decided(self, reconciling: Awaitable[None]) -> None:
         try:

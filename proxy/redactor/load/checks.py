@@ -6,7 +6,7 @@ from itertools import combinations
 
 from proxy.model.path import Path, Step, spell
 from proxy.model.schema import Schema
-from proxy.redactor.load.entities import Draft
+from proxy.redactor.load.entities import Draft, needs_record
 from proxy.redactor.load.faults import Faults
 from proxy.redactor.rules import Endpoint, Operation, OtherKinds, Position, RuleTest, Verb
 from proxy.tokenization.base import Resolution
@@ -79,6 +79,12 @@ def warnings(files: Sequence[FileRules]) -> Iterator[str]:
         used = {id(operation.entity.fields) for operation in file.operations}
         for draft in file.entities:
             yield from _field_warnings(draft)
+            created = any(op.verb is Verb.CREATE and op.entity.name == draft.entity.name for op in file.operations)
+            if created and all(needs_record(rule.shape) for rule in draft.entity.fields.values()):
+                yield (
+                    f"{draft.at}: no token of '{draft.entity.name}' tells whose it is, so a create whose answer gets lost is not "
+                    f"found again; give one field a larger shape, such as opaque"
+                )
             if file.operations and id(draft.entity.fields) not in used:
                 yield f"{draft.at}: no operation names the entity '{draft.entity.name}', so nothing of it is protected"
         for operation in file.operations:

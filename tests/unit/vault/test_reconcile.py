@@ -15,7 +15,7 @@ async def show(bench: Bench, key: str | None, began: int | None = None, **tokens
     """An answer with this object arrives; the values that its caller sees."""
     shown = [Shown(key, tuple(tokens.items()))]
     revealed = await reveal(bench.people, shown)
-    await reconcile(bench.people, shown, revealed.rows, bench.clock() if began is None else began)
+    await reconcile(bench.people, shown, revealed, bench.clock() if began is None else began)
     return [value.text if value else None for value in revealed.values[0]]
 
 

@@ -226,6 +226,31 @@ async def test_the_order_counts_only_where_no_token_contradicts_it():
     assert await one.shown(call.json[0], "GET /p/3") == {"name": "a"}
 
 
+@pytest.mark.parametrize("list_first", [False, True])
+async def test_a_record_that_was_changed_before_its_lost_create_was_shown_keeps_every_value(list_first):
+    one = await desk()
+    create = await one.send("POST /p", ANN)
+    await create.exchange.failed(True)
+    one.clock.advance(1)
+    change = await one.send("PATCH /p/1", {"name": "Bo", "phone": "+46 70 111 11 11"})
+    stored = {**create.json, **change.json, "id": 1}
+    await change.answer(200, {"ok": True})
+    one.clock.advance(1)
+    wanted = {**ANN, "name": "Bo", "phone": "+46 70 111 11 11", "id": 1}
+    if list_first:  # of a list that shows a part of it
+        assert await one.shown([{"id": 1, "email": stored["email"], "tags": stored["tags"]}], "GET /p") == [
+            {"id": 1, "email": wanted["email"], "tags": wanted["tags"]}
+        ]
+        one.clock.advance(1)
+    assert await one.shown(stored) == wanted
+    assert await one.counts() == (1, 0, 0)
+    one.clock.advance(8 * 86_400_000)
+    await one.vault.upkeep()
+    assert await one.shown(stored) == wanted
+    await (await one.send("DELETE /p/1")).answer(204)
+    assert await one.counts() == (0, 0, 0)
+
+
 async def test_a_field_that_the_application_did_not_take_keeps_its_value():
     one = await desk()
     stored = await one.create(ANN)

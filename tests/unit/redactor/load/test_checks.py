@@ -115,3 +115,11 @@ def test_two_endpoints_before_one_application_are_a_warning(tmp_path):
     path = tmp_path / "two.yaml"
     path.write_text(path.read_text().replace("http://two", "http://one"))
     assert any("same application as 'one'" in text for text in load(tmp_path).warnings)
+
+
+@pytest.mark.parametrize(("field", "warned"), [("{kind: date}", True), ("{kind: date, token: opaque}", False)])
+def test_an_entity_whose_tokens_tell_nobodys_record_is_a_warning(field, warned):
+    from proxy.redactor.load import load_text
+
+    text = with_fields(f"born: {field}") + "operations:\n  - {match: POST /p, create: person}\n"
+    assert any("is not found again" in text for text in load_text(text).warnings) is warned

@@ -1,0 +1,108 @@
+"""Two records of the vault that are one record of the application.
+
+A create whose answer got lost is kept without a name. When the record is then changed by its id, before any answer has
+shown it, the vault has it twice: once without a name, once with the name that the change told. An object that shows
+tokens of the first under the name of the second tells that they are one. They are joined in one transaction.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from proxy.storage.base import Change, Conflict, Reindex, Remove, Replace, Stage, Staged, StagedKind
+from proxy.tokenization.base import Resolution
+from proxy.vault.collection import Collection
+from proxy.vault.content import Content, Kept, following
+from proxy.vault.reveal import Opened, Revealed, Shown, open_rows
+
+#: Tokens that tell their record from others.
+_TELLING = (Resolution.SEALED, Resolution.INDEXED)
+
+
+async def join(collection: Collection, shown: Sequence[Shown], revealed: Revealed) -> list[Opened | None]:
+    """Join what the objects of an answer show to be one; gives the record that each object is, bound or to be bound."""
+    rows = list(revealed.rows)
+    ids = [shown[index].id for index, _ in revealed.loose]
+    known = await collection.by_key({ident for ident in ids if ident is not None})
+    homes = await open_rows(collection, (), known.values())
+    joined: set[int] = set()
+    for index, stray in revealed.loose:
+        item = shown[index]
+        row = known.get(item.id) if item.id is not None else None
+        home = homes.get(row.rid) if row is not None else None
+        if home is None:
+            rows[index] = rows[index] or stray
+        elif not _are_one(collection, home, stray, item):
+            rows[index] = stray  # the application has given the name to another record
+        else:
+            rows[index] = home
+            if stray.row.rid not in joined and _settled(collection, home, stray):
+                joined.add(stray.row.rid)
+                await _merge(collection, home, stray, item)
+    return rows
+
+
+def _are_one(collection: Collection, home: Opened, stray: Opened, item: Shown) -> bool:
+    """Whether an object with the name of ``home``, and tokens of the nameless one, is both.
+
+    It is when the nameless one is older: the application took a change of that name after it. Else the name may have
+    passed on to a new record, unless the object shows what only ``home`` has.
+    """
+    return stray.row.rid < home.row.rid or any(
+        (name, text) in home.values
+        and (name, text) not in stray.values
+        and collection.tokenizers[name].resolution in _TELLING
+        for name, text in item.places
+    )
+
+
+def _settled(collection: Collection, home: Opened, stray: Opened) -> bool:
+    """Whether nothing is under way or in doubt beside the two; what is, is decided first."""
+    return not home.row.staged and not stray.row.staged and stray.row.rid not in collection.state.in_flight
+
+
+async def _merge(collection: Collection, home: Opened, stray: Opened, item: Shown) -> None:
+    mine = home.live.fields
+    theirs = {
+        name: values for name, values in stray.live.fields.items() if not _shows(item, name, mine.get(name, ()), values)
+    }
+    moved, number = _renumbered(theirs, following([home.live]))
+    rivals = {name for name in moved if mine.get(name) and not _shows(item, name, moved[name], mine[name])}
+    taken = {name: values for name, values in moved.items() if name not in rivals}
+    content = Content({**mine, **taken}, number)
+    after = collection.next_row(home.row, content)
+    rid = home.row.rid
+    hashes = [
+        collection.token_hash(name, kept.token)
+        for name, values in moved.items()
+        for kept in values
+        if collection.tokenizers[name].resolution in _TELLING
+    ]
+    changes: list[Change] = [Replace(after, home.row.version), Remove(stray.row.rid), Reindex(rid, add=tuple(hashes))]
+    if rivals:  # an older value that the application may have kept: in doubt until an answer shows the field
+        now, sid = collection.clock(), collection.around.sequence()
+        older = Content({**content.fields, **{name: moved[name] for name in rivals}}, number)
+        body = collection.sealer.record(rid, home.row.salt).staged_body(older, sid)
+        changes.append(Stage(Staged(sid, rid, StagedKind.UPDATE, now, now, True, body)))
+    try:
+        await collection.store.commit(collection.table, changes)
+    except Conflict:
+        return  # somebody else changed the record meanwhile; the next answer that shows it joins them
+    home.row, home.live = after._replace(staged=int(bool(rivals))), content
+    home.learn(content)
+    collection.observe("reconciled")
+
+
+def _renumbered(fields: Mapping[str, tuple[Kept, ...]], start: int) -> tuple[dict[str, tuple[Kept, ...]], int]:
+    """The values under numbers that are free in their new record, and the next free one."""
+    moved: dict[str, tuple[Kept, ...]] = {}
+    for name, values in fields.items():
+        moved[name] = tuple(
+            Kept(number, kept.text, kept.json, kept.token, kept.token_json) for number, kept in enumerate(values, start)
+        )
+        start += len(values)
+    return moved, start
+
+
+def _shows(item: Shown, name: str, ours: Sequence[Kept], theirs: Sequence[Kept]) -> bool:
+    """Whether the object shows a token of a field that only the first has."""
+    only = {kept.token for kept in ours} - {kept.token for kept in theirs}
+    return any(field == name and text in only for field, text in item.places)

@@ -1,0 +1,189 @@
+"""One record of the application that the vault came to know twice."""
+
+import pytest
+
+from proxy.errors import VaultError
+from proxy.storage.base import Reindex
+from proxy.storage.memory import MemoryStore
+from proxy.vault.janitor import reap
+from proxy.vault.reconcile import reconcile
+from proxy.vault.reveal import Shown, reveal
+from proxy.vault.staging import Held, accept, bind, doubt, promote, stage_creates, stage_updates
+from tests.support.stores import FailingStore
+from tests.support.vaults import Bench, draft, make_bench, token
+
+WEEK = 7 * 86_400_000
+ANN = {"name": "Ann", "email": "ann@example.com", "phone": "+46 70 123 45 67", "born": "1931-02-27"}
+
+
+async def show(bench: Bench, key: str | None, *tokens: tuple[str, str]) -> list[str | None]:
+    """An answer with this object arrives a moment later; the values that its caller sees."""
+    bench.clock.advance(1)
+    shown = [Shown(key, tokens)]
+    revealed = await reveal(bench.people, shown)
+    await reconcile(bench.people, shown, revealed, bench.clock())
+    return [value.text if value else None for value in revealed.values[0]]
+
+
+async def states(bench: Bench) -> tuple[int, int, int]:
+    return await bench.store.count(bench.people.table)
+
+
+async def lost_create(bench: Bench, **values: str) -> Held:
+    """A create whose answer never came."""
+    held = (await stage_creates(bench.people, [draft(**(values or ANN))], [None]))[0]
+    await doubt(bench.people, [held], answered=False)
+    bench.clock.advance(1)
+    return held
+
+
+async def change(bench: Bench, key: str, **values: str) -> Held:
+    """An update by id that the application took."""
+    held = (await stage_updates(bench.people, [(key, draft(**values))]))[0]
+    if held.row is None:
+        await bind(bench.people, [(held, key)])
+    else:
+        await promote(bench.people, held, {})
+    bench.clock.advance(1)
+    return held
+
+
+def all_of(*held: Held) -> list[tuple[str, str]]:
+    """The object as the application has it: the tokens of the latest."""
+    latest = {name: token(one, name) for one in held for name in one.given}
+    return list(latest.items())
+
+
+async def after_a_week(bench: Bench) -> None:
+    bench.clock.advance(WEEK + 1)
+    await reap(bench.people, WEEK)
+
+
+async def test_a_record_that_was_changed_before_it_was_shown_is_one() -> None:
+    bench = await make_bench()
+    first = await lost_create(bench)
+    second = await change(bench, "17", name="Anna")
+    assert await states(bench) == (2, 1, 0)
+    stored = all_of(first, second)
+    assert await show(bench, "17", *stored) == ["Anna", *list(ANN.values())[1:]]
+    assert await states(bench) == (1, 0, 0)
+    await after_a_week(bench)
+    assert await show(bench, "17", *stored) == ["Anna", *list(ANN.values())[1:]]
+    row = (await bench.people.by_key(["17"]))["17"]
+    assert row.rid == second.rid
+
+
+async def test_its_tokens_resolve_without_its_name_too() -> None:
+    bench = await make_bench()
+    first = await lost_create(bench)
+    await change(bench, "17", born="1932-01-01")
+    await show(bench, "17", ("name", token(first, "name")))
+    assert await states(bench) == (1, 0, 1)
+    found = [(name, token(first, name)) for name in ("name", "email", "phone")]
+    assert await show(bench, None, *found) == [ANN["name"], ANN["email"], ANN["phone"]]
+
+
+async def test_a_value_of_both_that_no_answer_has_shown_yet_is_in_doubt() -> None:
+    bench = await make_bench()
+    first = await lost_create(bench)
+    second = await change(bench, "17", name="Anna")
+    assert await show(bench, "17", ("phone", token(first, "phone"))) == [ANN["phone"]]
+    assert await states(bench) == (1, 0, 1)
+    for one, name in ((first, "Ann"), (second, "Anna")):
+        shown = Shown("17", (("name", token(one, "name")),))
+        value = (await reveal(bench.people, [shown])).values[0][0]
+        assert value is not None
+        assert value.text == name
+    assert await show(bench, "17", ("name", token(first, "name"))) == ["Ann"], "the application had kept the older"
+    assert await states(bench) == (1, 0, 0)
+    assert await show(bench, "17", ("name", token(second, "name"))) == [None]
+
+
+async def test_the_older_value_is_taken_at_once_where_it_is_shown() -> None:
+    bench = await make_bench()
+    first = await lost_create(bench)
+    await change(bench, "17", name="Anna", phone="+46 70 000 00 00")
+    await show(bench, "17", ("name", token(first, "name")), ("phone", token(first, "phone")))
+    assert await states(bench) == (1, 0, 0)
+
+
+async def test_later_changes_keep_and_know_its_tokens() -> None:
+    bench = await make_bench()
+    first = await lost_create(bench)
+    second = await change(bench, "17", name="Anna")
+    await show(bench, "17", *all_of(first, second))
+    third = (await stage_updates(bench.people, [("17", draft(email=token(first, "email"), phone=ANN["phone"]))]))[0]
+    assert token(third, "email") == token(first, "email"), "an own token that comes back stands for its value"
+    assert token(third, "phone") == token(first, "phone")
+    assert third.live is not None
+    assert len({kept.number for values in third.live.fields.values() for kept in values}) == len(ANN)
+
+
+async def test_a_record_without_a_name_that_is_shown_by_an_id_of_nobody_gets_it() -> None:
+    bench = await make_bench()
+    held = await lost_create(bench, phone="+46 70 123 45 67")
+    assert await show(bench, "17", ("phone", token(held, "phone"))) == ["+46 70 123 45 67"]
+    assert (await bench.people.by_key(["17"]))["17"].rid == held.rid
+
+
+async def test_a_same_value_token_names_a_record_only_where_it_has_nothing_better() -> None:
+    bench = await make_bench()
+    better = await lost_create(bench, name="Ann", email="ann@example.com")
+    assert await show(bench, "17", ("email", token(better, "email"))) == ["ann@example.com"]
+    assert await bench.people.by_key(["17"]) == {}, "others may have the same address"
+    bench = await make_bench()
+    bare = await lost_create(bench, email="ann@example.com")
+    await show(bench, "17", ("email", token(bare, "email")))
+    assert (await bench.people.by_key(["17"]))["17"].rid == bare.rid
+
+
+async def test_a_name_that_passed_on_to_a_new_record_leaves_the_old_one() -> None:
+    bench = await make_bench()
+    old = await change(bench, "17", name="Old", email="old@example.com")
+    new = await lost_create(bench)
+    await show(bench, "17", *all_of(new))
+    assert (await bench.people.by_key(["17"]))["17"].rid == new.rid
+    assert await states(bench) == (2, 1, 0)
+    assert await show(bench, None, ("name", token(old, "name"))) == ["Old"]
+
+
+async def test_a_newer_record_without_a_name_is_joined_where_the_object_shows_both() -> None:
+    bench = await make_bench()
+    named = await change(bench, "17", **ANN)
+    extra = (await stage_creates(bench.people, [draft(name="Anna")], [None]))[0]
+    await accept(bench.people, [extra])
+    stored = all_of(named, extra)
+    await show(bench, "17", *stored)
+    assert await states(bench) == (1, 0, 0)
+    assert await show(bench, "17", *stored) == ["Anna", *list(ANN.values())[1:]]
+    assert (await bench.people.by_key(["17"]))["17"].rid == named.rid
+
+
+async def test_what_is_under_way_is_left_alone() -> None:
+    bench = await make_bench()
+    first = (await stage_creates(bench.people, [draft(**ANN)], [None]))[0]
+    await change(bench, "17", name="Anna")
+    await show(bench, "17", ("phone", token(first, "phone")))
+    assert await states(bench) == (2, 1, 0)
+    await doubt(bench.people, [first], answered=True)
+    update = (await stage_updates(bench.people, [("17", draft(name="Annika"))]))[0]
+    await show(bench, "17", ("phone", token(first, "phone")))
+    assert await states(bench) == (2, 1, 1)
+    await promote(bench.people, update, {})
+    await show(bench, "17", ("phone", token(first, "phone")), ("name", token(update, "name")))
+    assert (await states(bench))[:2] == (1, 0)
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_join_that_is_cut_off_loses_nothing(late: bool) -> None:
+    store = FailingStore(MemoryStore())
+    bench = await make_bench(store)
+    first = await lost_create(bench)
+    second = await change(bench, "17", name="Anna")
+    stored = all_of(first, second)
+    store.fail("commit", change=Reindex, times=1, late=late)
+    with pytest.raises(VaultError):
+        await show(bench, "17", *stored)
+    for _ in range(2):
+        assert await show(bench, "17", *stored) == ["Anna", *list(ANN.values())[1:]]
+    assert await states(bench) == (1, 0, 0)
