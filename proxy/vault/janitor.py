@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 
-from proxy.storage.base import Change, Remove, Unstage
+from proxy.errors import Code, VaultError
+from proxy.storage.base import Change, Reindex, Remove, Row, Unstage
 from proxy.vault.collection import Collection
+from proxy.vault.indexing import unneeded
 
 #: Rows handled in one transaction, so that a sweep never holds up other writers for long.
 _BATCH = 200
@@ -31,11 +33,39 @@ async def reap(collection: Collection, keep: int) -> int:
         changes.extend(Unstage(change.rid, change.sid) for change in staged if change.sid not in flight)
         if not changes:
             break
-        await collection.store.commit(collection.table, changes)
         reaped += len(changes)
+        await _commit(collection, changes)
     if reaped:
         collection.observe("reaped", reaped)
     return reaped
+
+
+async def _commit(collection: Collection, changes: list[Change]) -> None:
+    """Drop it, and what only the dropped versions had in the token index, where nobody changes the record just now."""
+    settled: dict[int, set[int]] = {}
+    for change in changes:
+        if isinstance(change, Unstage):
+            settled.setdefault(change.rid, set()).add(change.sid)
+    rows = await collection.store.rows(collection.table, list(settled)) if settled else {}
+    locks, taken = collection.state.locks, []
+    try:
+        for rid, row in rows.items():
+            if row.key is not None and locks.take(row.key):
+                taken.append(row.key)
+                changes.extend(await _unneeded(collection, row, settled[rid]))
+        await collection.store.commit(collection.table, changes)
+    finally:
+        locks.release(taken)
+
+
+async def _unneeded(collection: Collection, row: Row, settled: set[int]) -> list[Reindex]:
+    try:
+        return await unneeded(collection, row, settled)
+    except VaultError as error:
+        if error.code is not Code.CANNOT_OPEN:
+            raise
+        collection.observe("unopenable")
+        return []
 
 
 async def pending(collections: Sequence[Collection]) -> dict[str, tuple[int, int, int]]:

@@ -7,10 +7,11 @@ while the application may still be working on the doubtful request (``GRACE``): 
 
 from collections.abc import Mapping, Sequence
 
-from proxy.storage.base import Bind, Change, Conflict, Release, Remove, Replace, Staged, StagedKind, Unstage
+from proxy.storage.base import Bind, Change, Conflict, Release, Remove, Replace, Row, Staged, StagedKind, Unstage
 from proxy.vault.collection import Collection
 from proxy.vault.content import Content, Kept, changed
 from proxy.vault.drafting import adopt
+from proxy.vault.indexing import unneeded
 from proxy.vault.joining import join
 from proxy.vault.reveal import Opened, Revealed, Shown
 
@@ -29,11 +30,25 @@ async def reconcile(collection: Collection, shown: Sequence[Shown], revealed: Re
         if not changes:
             continue
         decided.add(row.row.rid)
-        try:
-            await collection.store.commit(collection.table, changes)
-        except Conflict:
-            continue  # somebody else settled the record meanwhile; the next answer shows what is left
-        collection.observe("reconciled")
+        await _commit(collection, row.row, changes)
+
+
+async def _commit(collection: Collection, row: Row, changes: list[Change]) -> None:
+    """Write what was decided, and take from the token index what only the versions had that go with it."""
+    settled = {change.sid for change in changes if isinstance(change, Unstage)}
+    locks = collection.state.locks
+    locked = bool(settled) and row.key is not None and locks.take(row.key)
+    try:
+        if locked:  # else somebody changes the record: the entries stay, and lead to nothing
+            live = next((collection.sealer.open(change.row) for change in changes if isinstance(change, Replace)), None)
+            changes.extend(await unneeded(collection, row, settled, live))
+        await collection.store.commit(collection.table, changes)
+    except Conflict:
+        return  # somebody else settled the record meanwhile; the next answer shows what is left
+    finally:
+        if locked and row.key is not None:
+            locks.release((row.key,))
+    collection.observe("reconciled")
 
 
 async def reconcile_gone(collection: Collection, keys: Sequence[str], began: int) -> None:

@@ -29,6 +29,7 @@ from proxy.storage.base import (
 from proxy.vault.collection import Collection
 from proxy.vault.content import Content, Kept, changed, following
 from proxy.vault.drafting import Draft, Drafted, adopt, draft_new, draft_next
+from proxy.vault.indexing import outdated, unneeded
 from proxy.vault.seal import RecordSealer
 
 #: How often a colliding random token, or a record that changed meanwhile, is tried again.
@@ -149,7 +150,7 @@ async def drop(collection: Collection, held: Sequence[Held]) -> None:
             changes.append(Remove(item.rid))
         elif item.sid is not None:
             changes.append(Unstage(item.rid, item.sid))
-            changes.extend(_unindex(collection, item, item.content, item.live))
+            changes.extend(await _forgotten(collection, item, item.row, item.sid))
     await _finish(collection, held, changes)
     collection.observe("dropped", len(held))
 
@@ -279,22 +280,26 @@ async def _promotion(
         Replace(collection.next_row(row, content), row.version),
         Unstage(held.rid, held.sid or 0),
     ]
-    if row.staged <= 1:
-        changes.extend(_unindex(collection, held, current, content))
+    if row.staged > 1:
+        changes.extend(await unneeded(collection, row, {held.sid or 0}, content))
+    else:
+        changes.extend(outdated(collection, held.rid, (current, staged), (content,)))
     return changes
+
+
+async def _forgotten(collection: Collection, held: Held, row: Row, sid: int) -> list[Reindex]:
+    """What goes from the token index with a staged change that the application refused."""
+    if held.content is None or held.live is None:
+        return []
+    if not row.staged:  # nothing was beside it when it was staged, and nobody has staged anything since
+        return outdated(collection, held.rid, (held.content,), (held.live,))
+    rows = await collection.store.rows(collection.table, [held.rid])
+    return await unneeded(collection, rows[held.rid], {sid}) if held.rid in rows else []
 
 
 def _refused(shown: tuple[str, ...] | None, before: tuple[Kept, ...]) -> bool:
     """Whether an answer shows that the application kept the old values of a field."""
     return bool(shown) and bool(before) and shown == tuple(kept.token for kept in before)
-
-
-def _unindex(collection: Collection, held: Held, old: Content | None, new: Content | None) -> list[Change]:
-    """Remove from the token index what ``old`` had and ``new`` has not."""
-    gone = (
-        collection.index_entries(old.fields if old else {})[0] - collection.index_entries(new.fields if new else {})[0]
-    )
-    return [Reindex(held.rid, drop=tuple(gone))] if gone else []
 
 
 async def _finish(collection: Collection, held: Sequence[Held], changes: Sequence[Change]) -> None:
