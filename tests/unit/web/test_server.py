@@ -156,7 +156,7 @@ async def test_a_caller_that_sends_nothing_more_still_gets_its_answers(request_,
     async def slow(wire, server):
         while True:
             await server.read(wire)
-            await server.until(lambda: released, 10)
+            await server.until(lambda: released)
             await wire.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n")
             await wire.send(b"0\r\n\r\n")
 
@@ -164,7 +164,7 @@ async def test_a_caller_that_sends_nothing_more_still_gets_its_answers(request_,
     async with RawServer(slow) as server, gateway(server.url) as (port, _), RawClient(port) as client:
         await client.send(request_ * 3)
         client.half_close()
-        await server.until(lambda: server.requests != [], 10)
+        await server.until(lambda: server.requests != [])
         released.append(True)
         assert [(await client.answer()).body for _ in range(3)] == [b"ok"] * 3
         assert await client.until_close() == b""
@@ -182,14 +182,14 @@ async def test_a_caller_that_ends_its_side_late_or_within_an_answer_has_gone(mon
             await client.send(get("/begun"))
             await client.head()
             client.half_close()
-            await server.until(lambda: server.open == 0, 10)
+            await server.until(lambda: server.open == 0)
             assert not bytes(client.received).endswith(b"0\r\n\r\n")
         monkeypatch.setattr("proxy.web.server._HALF_CLOSE_SECONDS", -1.0)
         async with RawClient(port) as client:
             await client.send(get("/silent"))
-            await server.until(lambda: len(server.requests) == 2, 10)
+            await server.until(lambda: len(server.requests) == 2)
             client.half_close()
-            await server.until(lambda: server.open == 0, 10)
+            await server.until(lambda: server.open == 0)
 
 
 def test_the_inner_names_of_aiohttp_that_we_lean_on_are_there():

@@ -185,7 +185,7 @@ async def test_a_try_whose_caller_leaves_lets_another_through():
         suspend(upstream, server.port)
         breaker_of(upstream, server.port)._until = 0.0
         trying = asyncio.ensure_future(upstream.send(get(server.port)))
-        await server.until(lambda: len(server.requests) == 1, 10)
+        await server.until(lambda: len(server.requests) == 1)
         assert await code(upstream, get(server.port)) == "upstream_suspended"
         trying.cancel()
         await asyncio.wait([trying])
