@@ -253,9 +253,22 @@ class CallerConnection(RequestHandler):
             self._resume_reading_if_drained()
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of the caller."""
+        """Bytes of the caller. Requests take the short way here; aiohttp holds back another protocol, or hands it on."""
         self._heard = self._loop.time()
-        RequestHandler.data_received(self, data)
+        if self._payload_parser is not None or self._upgraded:
+            RequestHandler.data_received(self, data)
+            return
+        if self._force_close or self._close:
+            return
+        messages, self._upgraded, self._message_tail = self._reader.feed_data(data)
+        if not messages:
+            return
+        self._messages.extend(cast("Any", messages))
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+        if len(self._messages) >= self._max_msg_queue_size and not self._buffer_paused:
+            self._pause_reading_for_buffer()
 
     def _answer(self, status: int, error: VaultError) -> None:
         if self.transport is not None:

@@ -196,7 +196,9 @@ def test_the_inner_names_of_aiohttp_that_we_lean_on_are_there():
     slots = {name for base in CallerConnection.__mro__ for name in getattr(base, "__slots__", ())}
     assert {
         "_messages",
+        "_max_msg_queue_size",
         "_message_tail",
+        "_payload_parser",
         "_waiter",
         "_parser",
         "_buffer_paused",
@@ -212,5 +214,12 @@ def test_the_inner_names_of_aiohttp_that_we_lean_on_are_there():
     } <= slots
     assert all(
         callable(getattr(RequestHandler, name))
-        for name in ("start", "_resume_reading_if_drained", "_drain_helper", "_process_keepalive", "force_close")
+        for name in (
+            "start",
+            "_pause_reading_for_buffer",
+            "_resume_reading_if_drained",
+            "_drain_helper",
+            "_process_keepalive",
+            "force_close",
+        )
     )
