@@ -11,6 +11,7 @@ from proxy.redactor.codecs import form as form_codec
 from proxy.redactor.codecs import json as json_codec
 from proxy.redactor.codecs.media import Media, classify
 from proxy.redactor.foreign import is_foreign
+from proxy.redactor.idents import plain
 from proxy.redactor.message import Request
 from proxy.redactor.patches import refuse_patch
 from proxy.redactor.plan import BodyPlan, Plan
@@ -113,13 +114,13 @@ def request_ids(place: IdPlace | None, match: Match, request: Request, body: Bod
     if place.source is Source.PATH:
         return [_path_id(match.params[place.name])]
     if place.source is Source.QUERY:
-        return query_values(request.target, place.name)
+        return [plain(text) for text in query_values(request.target, place.name)]
     return body.ids if body else []
 
 
 def _path_id(text: str) -> str:
     if text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text):
-        return text
+        return plain(text)
     raise VaultError(Code.BAD_REQUEST, "The id in the path is not percent-encoded UTF-8: encode it in UTF-8.")
 
 
@@ -208,7 +209,7 @@ def _id(leaf: Leaf, body: bytes) -> str | None:
     value = json_codec.read(body[leaf.start : leaf.end])
     if value is None or (value.json and not value.text.lstrip("-").isdecimal()) or not value.text:
         return None
-    return value.text
+    return plain(value.text)
 
 
 def _is_container(leaf: Leaf, body: bytes) -> bool:
@@ -225,7 +226,7 @@ def _from_form(plan: BodyPlan, body: bytes, limit: int) -> Body:
             text = form_codec.read(body[member.start : member.end])
             item.spots.append(Spot(name, member.start, member.end, Value(text), member.bare))
         elif plan.id_member and member.name == plan.id_member:
-            ids.append(form_codec.read(body[member.start : member.end]))
+            ids.append(plain(form_codec.read(body[member.start : member.end])))
     ids = [text for text in dict.fromkeys(ids) if text]
     item.id = ids[0] if len(ids) == 1 else None
     return Body(Media.FORM, [item], ids)

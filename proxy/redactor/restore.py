@@ -13,6 +13,7 @@ from proxy.redactor.codecs import form as form_codec
 from proxy.redactor.codecs import json as json_codec
 from proxy.redactor.codecs.media import Media
 from proxy.redactor.grammar import evened
+from proxy.redactor.idents import plain
 from proxy.redactor.message import RawHeaders, header
 from proxy.redactor.redact import Body, Spot
 from proxy.redactor.rules import IdPlace
@@ -59,7 +60,7 @@ def header_ids(place: IdPlace, headers: RawHeaders) -> list[str]:
         if name.lower() == place.name.encode():
             match = pattern.fullmatch(_path(value))
             if match is not None:
-                found.append(unquote(match[1]))
+                found.append(plain(unquote(match[1])))
     return found
 
 

@@ -226,6 +226,20 @@ async def test_the_order_counts_only_where_no_token_contradicts_it():
     assert await one.shown(call.json[0], "GET /p/3") == {"name": "a"}
 
 
+async def test_a_uuid_is_the_same_in_letters_of_either_case():
+    ident = "0192f3a4-7b6c-7d8e-9fa0-b1c2d3e4f506"
+    one = await desk(*USUAL, '{match: POST /f, create: p, response: {id: "header Location /p/{id}"}}')
+    create = await one.send("POST /f", ANN)
+    await create.answer(201, {"ok": True}, (*JSON, (b"Location", b"/p/" + ident.upper().encode())))
+    change = await one.send(f"PATCH /p/{ident.upper()}", {"born": "1932-01-01"})
+    await change.answer(204)
+    stored = {**create.json, **change.json, "id": ident}
+    assert await one.counts() == (1, 0, 0)
+    assert await one.shown([stored], "GET /p") == [{**ANN, "born": "1932-01-01", "id": ident}]
+    await (await one.send(f"DELETE /p/{ident.title()}")).answer(204)
+    assert await one.counts() == (0, 0, 0)
+
+
 @pytest.mark.parametrize("list_first", [False, True])
 async def test_a_record_that_was_changed_before_its_lost_create_was_shown_keeps_every_value(list_first):
     one = await desk()
