@@ -25,7 +25,7 @@ STEPS: dict[str, tuple[str, ...]] = {
     "folder": ("proxy.storage.sqlite_file:_claim",),
     "file": ("proxy.storage.sqlite_file:_make",),
     "format": ("proxy.storage.sqlite_file:migrate",),
-    "draft of the key": ("proxy.crypto.keyfile:_write",),
+    "draft of the key": ("proxy.crypto.keyfile:_fill",),
     "key": ("proxy.crypto.sources:FileSource.create",),
     "note": ("proxy.storage.sqlite:SqliteStore.put_note",),
     "table": ("proxy.storage.sqlite:SqliteStore.ensure",),
