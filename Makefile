@@ -20,7 +20,7 @@ RUNTIME_STAMP := $(VENV)/.installed-runtime
 DEV_STAMP     := $(VENV)/.installed-dev
 PEERS_STAMP   := $(PEERS)/.installed
 
-.PHONY: help install demo test check bench lock clean
+.PHONY: help install demo test check fuzz bench lock clean
 
 help:  ## show this list
 	@echo "make <target>, where <target> is one of:"
@@ -40,6 +40,9 @@ check: $(DEV_STAMP)  ## lint, format, types, import directions and the architect
 	@$(BIN)/mypy $(CODE)
 	@PYTHONPATH=. $(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m pytest -q tests/arch
+
+fuzz: $(DEV_STAMP)  ## fuzz one target for so many seconds (ARGS="json 600"; head, chunks, json, form, override, path)
+	@$(BIN)/python -m tests.fuzz $(or $(ARGS),json 60)
 
 bench: $(DEV_STAMP) $(PEERS_STAMP)  ## measure against nginx and mitmproxy and print the ratios (ARGS="1 4" for a choice)
 	@$(BIN)/python -m bench $(ARGS)
