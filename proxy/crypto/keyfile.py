@@ -87,8 +87,11 @@ def _link_nameless(path: Path, content: bytes) -> bool:
 
     ``False`` where the system has no such files.
     """
+    nameless: int = getattr(os, "O_TMPFILE", 0)  # Linux alone has it
+    if not nameless:
+        return False
     try:
-        descriptor = os.open(path.parent, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path.parent, nameless | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     except OSError as error:
         if error.errno in _NO_NAMELESS and path.parent.is_dir():
             return False

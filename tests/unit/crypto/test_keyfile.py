@@ -212,3 +212,10 @@ def test_a_mounted_secret_is_read_through_its_links(tmp_path):
 
 def test_advice_covers_an_error_without_a_number():
     assert "check the folder" in keyfile._advice("keys", Path("folder"), SimpleNamespace(errno=None))  # type: ignore[arg-type]  # an OSError may carry none
+
+
+def test_a_system_that_knows_no_files_without_a_name_makes_the_key_file_all_the_same(tmp_path, monkeypatch):
+    monkeypatch.delattr(os, "O_TMPFILE")
+    keyfile.write_new(str(tmp_path / "keys.json"), b"content")
+    assert keyfile.read(str(tmp_path / "keys.json")) == b"content"
+    assert names(tmp_path) == ["keys.json"]
