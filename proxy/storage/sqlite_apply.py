@@ -21,11 +21,20 @@ Work = tuple[asyncio.Future[None], Statements, Sequence[Change]]
 Outcomes = list[Exception | None] | None
 
 
-def apply(connection: Connection, group: Sequence[Work]) -> Outcomes:
-    """Make the group durable, save commits that fail by themselves. Raises when the store itself fails: then nothing is stored."""
+def begin(connection: Connection, group: Sequence[Work]) -> None:
+    """Run the statements of the group; nothing is stored before ``apply``. Whatever it raises: ``roll_back``."""
+    connection.execute("BEGIN IMMEDIATE")
+    _together(connection, group)
+
+
+def apply(connection: Connection, group: Sequence[Work], *, begun: bool = False) -> Outcomes:
+    """Make the group durable, save commits that fail by themselves. Raises when the store itself fails: then nothing is stored.
+
+    ``begun``: its statements have run already, in the transaction that is open.
+    """
     try:
-        connection.execute("BEGIN IMMEDIATE")
-        _together(connection, group)
+        if not begun:
+            begin(connection, group)
         connection.execute("COMMIT")
         return None
     except Exception as error:  # whatever went wrong, the second run tells whose fault it was

@@ -1,33 +1,50 @@
-"""The one thread that writes: takes what waits, makes it durable as one group, wakes the event loop once.
+"""Group commit: what waits becomes durable as one group, and the event loop is woken once.
 
-While one group is being flushed to disk the next one gathers by itself, so that a hundred callers cost one flush.
-The thread survives every error: the group that met it fails, the next one is tried on a fresh connection.
-Methods of the first half run on the event loop, those of the second half on the writer's thread. The two share a
-deque, a flag and a bell; each is written by single operations that the interpreter does not interrupt.
+The statements of a group run on the event loop, some microseconds each; what blocks runs on a thread of its own: the
+flush to disk, and everything that may take longer. Statements on that thread would ask for the interpreter's lock after
+each row, and a busy loop is slow to give it: that took a third more processor time. While one group is being flushed the
+next one gathers by itself, so that a hundred callers cost one flush.
+Loop and thread take turns: the connection belongs to the thread from the moment it is handed a task until it has posted
+the result. The thread survives every error: the group that met it fails, the next one is tried on a fresh connection.
 """
 
 import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from queue import Empty, SimpleQueue
+from functools import partial
+from queue import SimpleQueue
 from sqlite3 import Connection, Error
 from time import perf_counter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from proxy.storage.base import Change
 from proxy.storage.hooks import Hooks
 from proxy.storage.names import closed
-from proxy.storage.sqlite_apply import Outcomes, Work, apply, roll_back
+from proxy.storage.sqlite_apply import Outcomes, Work, apply, begin, roll_back
 from proxy.storage.sqlite_errors import is_of_the_store, translated
 from proxy.storage.sqlite_sql import Statements
+
+T = TypeVar("T")
 
 #: Commits that may wait; who comes then awaits room.
 WAITING = 4096
 #: Commits in one transaction at most.
 GROUP = 512
+#: So many that wait are a group, although more would come: who comes later has the time of its flush to get ready.
+GATHERED = 16
+#: Changes in a group at most whose statements the event loop runs itself; more would hold up everybody else.
+INLINE = 256
+#: Seconds that statements may take there. After a group that took longer (a cold disk, a huge database) the thread runs
+#: those of the next groups.
+SLOW = 0.01
+#: How many groups that is.
+SPARED = 100
 #: Seconds without work after which the log is moved into the database.
 IDLE = 1.0
+
+_IMPATIENT = "PRAGMA busy_timeout = 0"  # whoever holds the database locked, the event loop does not wait for him
+_PATIENT = "PRAGMA busy_timeout = 2000"
 
 
 class Job(NamedTuple):
@@ -57,17 +74,18 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Work | Job] = deque()
         self._blocked: deque[asyncio.Future[None]] = deque()
-        self._bell: SimpleQueue[None] = SimpleQueue()
-        self._asleep = False
+        self._tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()  # for the thread; ``None`` ends it
+        self._resting = True  # the thread has nothing to do and none is on its way to it
         self._closed: asyncio.Future[None] | None = None
         self._connection: Connection | None = None
-        self._dirty = False
+        self._dirty = False  # there is something in the log
+        self._tidying: asyncio.TimerHandle | None = None
+        self._spared = 0
         self._since = 0.0  # when the oldest of those that wait was accepted
+        self._last = 0.0  # when a group was last durable
         hooks.waiting = self._waiting.__len__
         self._thread = threading.Thread(target=self._run, name="vault-writer", daemon=True)
         self._thread.start()
-
-    # ------------------------------------------------------------ on the event loop
 
     @property
     def full(self) -> bool:
@@ -99,7 +117,8 @@ class Writer:
         """Finish what was accepted, close the connection, end the thread. Idempotent."""
         if self._closed is None:
             self._closed = self._loop.create_future()
-            self._bell.put(None)
+            if self._resting:
+                self._tasks.put(None)
         await asyncio.shield(self._closed)
         self._thread.join()
 
@@ -109,70 +128,27 @@ class Writer:
         if not self._waiting:
             self._since = perf_counter()
         self._waiting.append(item)
-        if self._asleep:
-            self._asleep = False
-            self._bell.put(None)
+        if self._resting:
+            self._resting = False
+            self._loop.call_soon(self._gather, 0)
 
-    def _settle(self, group: Sequence[Work], outcomes: Outcomes, since: float) -> None:
-        if outcomes is None:
-            for future, _, _ in group:
-                if not future.done():  # else the caller was cancelled
-                    future.set_result(None)
+    def _gather(self, seen: int) -> None:
+        """Begin a group as soon as a turn of the loop brings it nobody more: who is ready now shares its flush."""
+        waiting = len(self._waiting)
+        if seen < waiting < GATHERED:
+            self._loop.call_soon(self._gather, waiting)
         else:
-            for (future, _, _), fault in zip(group, outcomes, strict=True):
-                _resolve(future, None, fault)
-        if self._blocked:
-            self._unblock()
-        self._hooks.on_batch(len(group), perf_counter() - since)
+            self._start()
 
-    def _settle_job(self, job: Job, answer: Any, fault: Exception | None) -> None:
-        _resolve(job.future, answer, fault)
-        self._unblock()
-
-    def _unblock(self) -> None:
-        free = self._bound - len(self._waiting)
-        while free > 0 and self._blocked:
-            turn = self._blocked.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                free -= 1
-
-    def _settle_close(self) -> None:
-        if self._closed is not None and not self._closed.done():
-            self._closed.set_result(None)
-        self._unblock()
-
-    # ------------------------------------------------------------ on the writer's thread
-
-    def _run(self) -> None:
-        try:
-            while self._wait():
-                first = self._waiting[0]
-                if isinstance(first, Job):
-                    self._waiting.popleft()
-                    self._do_job(first)
-                else:
-                    self._do_group()
-            self._disconnect()
-            self._post(self._settle_close)
-        except RuntimeError:  # the event loop is gone: nobody is left to be told, and nothing more will come
-            self._disconnect()
-
-    def _wait(self) -> bool:
-        """Sleep until there is work; ``False`` when the store closes and everything is done."""
-        while not self._waiting:
-            if self._closed is not None:
-                return False
-            self._asleep = True
-            if self._waiting or self._closed is not None:  # it came while the flag was still down
-                self._asleep = False
-                continue
-            try:
-                self._bell.get(timeout=IDLE if self._dirty else None)
-            except Empty:
-                self._move_log()
-            self._asleep = False
-        return True
+    def _start(self) -> None:
+        """Hand the thread what comes next."""
+        first = self._waiting[0]
+        if isinstance(first, Job):
+            self._waiting.popleft()
+            self._tasks.put(partial(self._do_job, first))
+            return
+        since, group = self._since, self._take()
+        self._tasks.put(partial(self._do_group, group, since, self._begin(group)))
 
     def _take(self) -> list[Work]:
         """What waits, up to the next job."""
@@ -186,11 +162,101 @@ class Writer:
             waiting.popleft()
         return group
 
-    def _do_group(self) -> None:
-        since, group = self._since, self._take()
+    def _begin(self, group: Sequence[Work]) -> bool:
+        """Run the statements of the group here and now; ``False`` where the thread has to do it all."""
+        connection = self._connection
+        if connection is None or sum([len(changes) for _, _, changes in group]) > INLINE:
+            return False
+        if self._spared:
+            self._spared -= 1
+            return False
+        start = perf_counter()
+        try:
+            begin(connection, group)
+        except Exception:  # noqa: BLE001 - the thread tries it again and tells who is at fault
+            _give_up(connection)
+            return False
+        if perf_counter() - start > SLOW:
+            self._spared = SPARED
+        return True
+
+    def _go_on(self) -> None:
+        """The thread is free again."""
+        if self._waiting:
+            self._loop.call_soon(self._gather, 0)
+        elif self._closed is not None:
+            self._tasks.put(None)
+        else:
+            self._resting = True
+            if self._dirty and self._tidying is None:
+                self._tidying = self._loop.call_later(IDLE, self._tidy)
+
+    def _tidy(self) -> None:
+        """Have the log moved when nobody has written for a while."""
+        self._tidying = None
+        if not self._resting or self._closed is not None:
+            return  # ``_go_on`` comes again
+        quiet = perf_counter() - self._last
+        if quiet < IDLE:
+            self._tidying = self._loop.call_later(IDLE - quiet, self._tidy)
+            return
+        self._resting = False
+        self._tasks.put(self._do_tidy)
+
+    def _settle(self, group: Sequence[Work], outcomes: Outcomes, since: float) -> None:
+        if outcomes is None:
+            for future, _, _ in group:
+                if not future.done():  # else the caller was cancelled
+                    future.set_result(None)
+        else:
+            for (future, _, _), fault in zip(group, outcomes, strict=True):
+                _resolve(future, None, fault)
+        if self._blocked:
+            self._unblock()
+        self._last = perf_counter()
+        self._hooks.on_batch(len(group), self._last - since)
+        self._go_on()
+
+    def _settle_job(self, job: Job, answer: Any, fault: Exception | None) -> None:
+        _resolve(job.future, answer, fault)
+        self._unblock()
+        self._last = perf_counter()
+        self._go_on()
+
+    def _unblock(self) -> None:
+        free = self._bound - len(self._waiting)
+        while free > 0 and self._blocked:
+            turn = self._blocked.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                free -= 1
+
+    def _settle_close(self) -> None:
+        if self._closed is not None and not self._closed.done():
+            self._closed.set_result(None)
+        if self._tidying is not None:
+            self._tidying.cancel()
+        self._unblock()
+
+    # ------------------------------------------------------------ on the writer's thread
+
+    def _run(self) -> None:
+        try:
+            while (task := self._tasks.get()) is not None:
+                task()
+            self._disconnect()
+            self._post(self._settle_close)
+        except RuntimeError:  # the event loop is gone: nobody is left to be told, and nothing more will come
+            self._disconnect()
+
+    def _do_group(self, group: Sequence[Work], since: float, begun: bool) -> None:
         outcomes: Outcomes
         try:
-            outcomes = apply(self._connected(), group)
+            connection = self._connected()
+            if begun:
+                outcomes = apply(connection, group, begun=True)
+            else:
+                outcomes = _patiently(connection, lambda: apply(connection, group))
         except Exception as error:  # noqa: BLE001 - each caller is told; the thread has to live on
             self._disconnect()
             outcomes = [translated(error) for _ in group]
@@ -200,17 +266,23 @@ class Writer:
         answer: Any = None
         fault: Exception | None = None
         try:
-            answer = _in_transaction(self._connected(), job.run)
+            connection = self._connected()
+            answer = _patiently(connection, lambda: _in_transaction(connection, job.run))
         except Exception as error:  # noqa: BLE001 - the caller is told; the thread has to live on
             fault = translated(error)
             if is_of_the_store(error):
                 self._disconnect()
         self._post(self._settle_job, job, answer, fault)
 
+    def _do_tidy(self) -> None:
+        self._move_log()
+        self._post(self._go_on)
+
     def _connected(self) -> Connection:
         self._source.check()
         if self._connection is None:
             self._connection = self._source.connect()
+            self._connection.execute(_IMPATIENT)
         self._dirty = True
         return self._connection
 
@@ -231,7 +303,7 @@ class Writer:
         try:
             self._connection.execute("PRAGMA busy_timeout = 50")
             busy = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]
-            self._connection.execute("PRAGMA busy_timeout = 2000")
+            self._connection.execute(_IMPATIENT)
             self._dirty = bool(busy)
         except Error:  # the log keeps everything; the next group meets the fault and tells it
             self._disconnect()
@@ -258,3 +330,19 @@ def _in_transaction(connection: Connection, run: Callable[[Connection], Any]) ->
         roll_back(connection)
         raise
     return answer
+
+
+def _patiently(connection: Connection, run: Callable[[], T]) -> T:
+    """Run with some patience for another program that holds the database locked."""
+    connection.execute(_PATIENT)
+    try:
+        return run()
+    finally:
+        connection.execute(_IMPATIENT)
+
+
+def _give_up(connection: Connection) -> None:
+    try:
+        roll_back(connection)
+    except Error:  # the thread meets what is wrong with the connection as soon as it uses it
+        return

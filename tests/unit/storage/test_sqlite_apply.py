@@ -6,7 +6,7 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.storage.base import Bind, Change, Conflict, Insert, Release, Remove
-from proxy.storage.sqlite_apply import Outcomes, apply, roll_back
+from proxy.storage.sqlite_apply import Outcomes, apply, begin, roll_back
 from proxy.storage.sqlite_sql import Statements
 from tests.support.groups import connect
 from tests.support.rows import LAYOUT, TABLE, h, insert, live, row
@@ -40,6 +40,17 @@ def test_a_group_without_conflict_is_one_transaction(connection: sqlite3.Connect
         "COMMIT",
     ]
     assert rids(connection) == [1, 2, 3]
+
+
+def test_a_group_that_has_begun_is_only_committed(connection: sqlite3.Connection) -> None:
+    group = [(FUTURE, Statements(LAYOUT), [insert(rid)]) for rid in (1, 2)]
+    begin(connection, group)
+    statements: list[str] = []
+    connection.set_trace_callback(statements.append)
+    assert apply(connection, group, begun=True) is None
+    connection.set_trace_callback(None)
+    assert statements == ["COMMIT"]
+    assert rids(connection) == [1, 2]
 
 
 def test_only_the_commit_that_conflicts_is_left_out(connection: sqlite3.Connection) -> None:

@@ -1,16 +1,17 @@
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.storage import sqlite_writer
+from proxy.storage import sqlite_apply, sqlite_writer
 from proxy.storage.base import Conflict
 from proxy.storage.hooks import Hooks
+from proxy.storage.sqlite_apply import Work
 from proxy.storage.sqlite_ddl import make
 from proxy.storage.sqlite_file import DatabaseFile
 from proxy.storage.sqlite_sql import Statements
@@ -77,6 +78,135 @@ async def test_what_waits_becomes_one_group_and_wakes_the_loop_once(source: Sour
     source.hold.set()
     await asyncio.gather(first, *rest)
     assert sizes == [1, 100]
+    await writer.close()
+
+
+async def test_who_comes_in_the_next_turns_of_the_loop_shares_the_flush(source: Source) -> None:
+    sizes: list[int] = []
+    writer = await started(source, Hooks(lambda size, _: sizes.append(size)))
+    await writer.submit(SQL, [insert(1)])
+
+    async def late(rid: int) -> None:
+        for _ in range(rid):
+            await asyncio.sleep(0)
+        await writer.submit(SQL, [insert(rid)])
+
+    await asyncio.gather(*(late(rid) for rid in range(2, 10)))
+    assert sizes == [1, 8]
+    await writer.close()
+
+
+async def test_enough_of_them_do_not_wait_for_more(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    monkeypatch.setattr(sqlite_writer, "GATHERED", 1)
+    writer = await started(source, Hooks(lambda size, _: sizes.append(size)))
+    source.hold = threading.Event()
+    first = writer.submit(SQL, [insert(1)])
+    await asyncio.sleep(0)
+    rest = [writer.submit(SQL, [insert(rid)]) for rid in (2, 3)]
+    source.hold.set()
+    await asyncio.gather(first, *rest)
+    assert sizes == [1, 2]
+    await writer.close()
+
+
+class Threads:
+    """Which threads ran the statements of the groups, one entry a group."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seen: list[str] = []
+        self.faults: list[Exception] = []
+        real = sqlite_apply._together
+
+        def together(connection: sqlite3.Connection, group: Sequence[Work]) -> None:
+            self.seen.append(threading.current_thread().name)
+            real(connection, group)
+            if self.faults:
+                raise self.faults.pop()
+
+        monkeypatch.setattr(sqlite_apply, "_together", together)
+
+
+LOOP, THREAD = "MainThread", "vault-writer"
+
+
+async def test_statements_run_on_the_loop_as_soon_as_there_is_a_connection(
+    source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = Threads(monkeypatch)
+    writer = Writer(source, Hooks())
+    empty = [writer.submit(SQL, []) for _ in range(2)]
+    await asyncio.gather(*empty)
+    await writer.call(lambda connection: make(connection, LAYOUT))
+    await writer.submit(SQL, [insert(1)])
+    assert threads.seen == [THREAD, LOOP]
+    await writer.close()
+
+
+async def test_large_groups_and_those_after_a_slow_one_are_left_to_the_thread(
+    source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = Threads(monkeypatch)
+    monkeypatch.setattr(sqlite_writer, "INLINE", 3)
+    monkeypatch.setattr(sqlite_writer, "SPARED", 2)
+    writer = await started(source)
+    await writer.submit(SQL, [insert(rid) for rid in (1, 2, 3, 4)])
+    monkeypatch.setattr(sqlite_writer, "SLOW", -1.0)
+    await writer.submit(SQL, [insert(5)])
+    monkeypatch.undo()
+    threads = Threads(monkeypatch)
+    for rid in (6, 7, 8):
+        await writer.submit(SQL, [insert(rid)])
+    assert threads.seen == [THREAD, THREAD, LOOP]
+    assert await rows(writer) == 8
+    await writer.close()
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_MISMATCH])
+async def test_what_fails_on_the_loop_is_tried_again_by_the_thread(
+    source: Source, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    writer = await started(source)
+    threads = Threads(monkeypatch)
+    fault = sqlite3.OperationalError("once")
+    fault.sqlite_errorcode = code
+    threads.faults.append(fault)
+    await asyncio.gather(*(writer.submit(SQL, [insert(rid)]) for rid in (1, 2)))
+    assert threads.seen == [LOOP, THREAD]
+    assert await rows(writer) == 2
+    await writer.close()
+
+
+async def test_a_database_that_is_locked_does_not_hold_up_the_loop(
+    source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_writer, "_PATIENT", "PRAGMA busy_timeout = 60000")
+    writer = await started(source)
+    assert writer._connection is not None
+    patience = writer._connection.execute("PRAGMA busy_timeout").fetchall()
+    assert patience == [(0,)]  # of the statements that run on the loop; only the thread waits for the lock
+    other = sqlite3.connect(source.file.path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    waiting = writer.submit(SQL, [insert(1)])
+    for _ in range(5):
+        await asyncio.sleep(0.001)
+    assert not waiting.done()
+    other.execute("ROLLBACK")
+    await waiting
+    assert await rows(writer) == 1
+    other.close()
+    await writer.close()
+
+
+async def test_a_file_that_was_moved_is_noticed_before_the_commit(source: Source) -> None:
+    writer = await started(source)
+    moved = source.file.path.with_name("moved.db")
+    source.file.path.rename(moved)
+    with pytest.raises(VaultError) as caught:
+        await writer.submit(SQL, [insert(1)])
+    assert caught.value.code is Code.VAULT_DOWN
+    moved.rename(source.file.path)
+    assert await rows(writer) == 0
     await writer.close()
 
 
