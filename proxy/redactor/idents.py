@@ -5,7 +5,7 @@ from typing import Final
 
 #: UUIDs and other long ids of hexadecimal digits. Nobody has two of them that differ in the case of a letter alone.
 _HEXADECIMAL: Final = re.compile(r"[0-9A-Fa-f-]{24,}")
-_LONGEST_NUMBER: Final = 40
+_LONGEST_NUMBER: Final = 20  # 64 bits
 
 
 def plain(text: str) -> str:

@@ -7,7 +7,7 @@ tokens of the first under the name of the second tells that they are one. They a
 
 from collections.abc import Mapping, Sequence
 
-from proxy.storage.base import Change, Conflict, Reindex, Remove, Replace, Stage, Staged, StagedKind
+from proxy.storage.base import Bind, Change, Conflict, Reindex, Release, Remove, Replace, Stage, Staged, StagedKind
 from proxy.tokenization.base import Resolution
 from proxy.vault.collection import Collection
 from proxy.vault.content import Content, Kept, following
@@ -34,10 +34,34 @@ async def join(collection: Collection, shown: Sequence[Shown], revealed: Reveale
             rows[index] = stray  # the application has given the name to another record
         else:
             rows[index] = home
-            if stray.row.rid not in joined and _settled(collection, home, stray):
+            if stray.row.rid not in joined and _settled(collection, home) and _settled(collection, stray):
                 joined.add(stray.row.rid)
                 await _merge(collection, home, stray, item)
     return rows
+
+
+async def rename(collection: Collection, rid: int, key: str) -> None:
+    """The application names a record otherwise than the request did: it gets that name, or joins the record that has it.
+
+    The caller holds the lock of the name.
+    """
+    rows = await collection.store.rows(collection.table, [rid])
+    known = await collection.by_key([key])
+    opened = await open_rows(collection, (), [*rows.values(), *known.values()])
+    stray, home = opened.get(rid), opened.get(known[key].rid) if key in known else None
+    if stray is None or stray is home or not all(_settled(collection, one) for one in (stray, home) if one):
+        return
+    if home is not None:
+        await _merge(collection, home, stray, Shown(key, tuple(stray.live.tokens())))
+        return
+    now, digest, row = collection.clock(), collection.key_hash(key), stray.row
+    changes: list[Change] = [Release(row.key, 0, now)] if row.key is not None else []
+    changes.append(Bind(rid, digest, collection.sealer.record(rid, row.salt).key(key), now))
+    try:
+        await collection.store.commit(collection.table, changes)
+    except Conflict:
+        return  # somebody else settled one of them meanwhile
+    collection.observe("reconciled")
 
 
 def _are_one(collection: Collection, home: Opened, stray: Opened, item: Shown) -> bool:
@@ -54,15 +78,17 @@ def _are_one(collection: Collection, home: Opened, stray: Opened, item: Shown) -
     )
 
 
-def _settled(collection: Collection, home: Opened, stray: Opened) -> bool:
-    """Whether nothing is under way or in doubt beside the two; what is, is decided first."""
-    return not home.row.staged and not stray.row.staged and stray.row.rid not in collection.state.in_flight
+def _settled(collection: Collection, one: Opened) -> bool:
+    """Whether nothing is under way or in doubt beside a record; what is, is decided first."""
+    return not one.row.staged and one.row.rid not in collection.state.in_flight
 
 
 async def _merge(collection: Collection, home: Opened, stray: Opened, item: Shown) -> None:
     mine = home.live.fields
     theirs = {
-        name: values for name, values in stray.live.fields.items() if not _shows(item, name, mine.get(name, ()), values)
+        name: values
+        for name, values in stray.live.fields.items()
+        if _texts(values) != _texts(mine.get(name, ())) and not _shows(item, name, mine.get(name, ()), values)
     }
     moved, number = _renumbered(theirs, following([home.live]))
     rivals = {name for name in moved if mine.get(name) and not _shows(item, name, moved[name], mine[name])}
@@ -102,7 +128,11 @@ def _renumbered(fields: Mapping[str, tuple[Kept, ...]], start: int) -> tuple[dic
     return moved, start
 
 
+def _texts(values: Sequence[Kept]) -> set[str]:
+    return {kept.token for kept in values}
+
+
 def _shows(item: Shown, name: str, ours: Sequence[Kept], theirs: Sequence[Kept]) -> bool:
     """Whether the object shows a token of a field that only the first has."""
-    only = {kept.token for kept in ours} - {kept.token for kept in theirs}
+    only = _texts(ours) - _texts(theirs)
     return any(field == name and text in only for field, text in item.places)

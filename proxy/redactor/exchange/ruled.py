@@ -16,7 +16,9 @@ from proxy.redactor.codecs.media import Media, classify
 from proxy.redactor.exchange.joined import Joined
 from proxy.redactor.exchange.recall import Recall
 from proxy.redactor.exchange.settling import settle
+from proxy.redactor.exchange.spelling import is_told
 from proxy.redactor.exchange.writing import Writing
+from proxy.redactor.idents import number
 from proxy.redactor.message import Answer, RawHeaders, Request, header
 from proxy.redactor.redact import Body, Item, Spot, query_spots, read_body, read_request, request_ids
 from proxy.redactor.restore import Surroundings
@@ -164,6 +166,9 @@ class RuleExchange:
 
     async def _restore(self, answer: Answer) -> Answer:
         body = self._read_answer(answer)
+        plainly = number(self._ids[0]) if body is not None and len(self._ids) == 1 else None
+        if body is not None and plainly is not None and is_told(self._operation, answer, body, plainly):
+            self._respell(body, plainly)
         taken = Outcome.TAKEN
         if body is None:
             await self._settle(taken, answer.status, answer.headers, None)
@@ -180,6 +185,13 @@ class RuleExchange:
             restored = await self._values(body)
         _count(self._joined.restored, body.items, restored)
         return replace(answer, body=splice(answer.body, restore.edits(body, restored)))
+
+    def _respell(self, body: Body, plainly: str) -> None:
+        """The application names the record so: that is its name for the vault, too."""
+        body.items[0].id = plainly
+        self._ids = [plainly]
+        if self._writing is not None and len(self._writing.held) == 1:
+            self._writing.renamed = self._writing.held[0].key = plainly
 
     def _read_answer(self, answer: Answer) -> Body | None:
         """The objects of the answer, or ``None`` when it cannot be read: then it passes as it is, tokens and all."""

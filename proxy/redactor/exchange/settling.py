@@ -33,7 +33,7 @@ async def settle(
 async def _accept(writing: Writing, operation: Operation, headers: RawHeaders, body: Body | None) -> None:
     fresh = [held for held in writing.held if held.row is None]
     if fresh:
-        pairs = _name(fresh, operation, headers, body)
+        pairs = _name(fresh, operation, headers, body) if writing.renamed is None else []
         if pairs:
             await writing.bind(pairs)
         for held, key in pairs:
@@ -45,6 +45,8 @@ async def _accept(writing: Writing, operation: Operation, headers: RawHeaders, b
     for held in writing.held:
         if held.row is not None and held.sid is not None:
             await writing.promote(held, _shown_for(held, writing, body))
+    if writing.renamed is not None:
+        await writing.rename(writing.held[0], writing.renamed)
 
 
 def _name(

@@ -6,7 +6,7 @@ from proxy.errors import Code, VaultError
 from proxy.model.value import Value
 from proxy.redactor.redact import Item, Spot
 from proxy.redactor.rules import Absent, Empty, Nulls, Operation, OwnToken, Verb
-from proxy.vault import staging
+from proxy.vault import joining, staging
 from proxy.vault.collection import Collection
 from proxy.vault.content import Kept
 from proxy.vault.drafting import Draft
@@ -23,6 +23,9 @@ class Writing:
         self._vault = vault
         self._locks: tuple[bytes, ...] = ()
         self.held: list[Held] = []
+        self.renamed: str | None = (
+            None  #: how the application names the one record, where the request spelled it otherwise
+        )
         self._shared = False
 
     async def stage(self, items: Sequence[Item], ids: Sequence[str]) -> None:
@@ -84,6 +87,20 @@ class Writing:
     async def accept(self, held: Sequence[Held]) -> None:
         """The application took new records without telling their ids."""
         await self._surely(lambda: staging.accept(self._collection, held))
+
+    async def rename(self, held: Held, key: str) -> None:
+        """The application names the record otherwise than the request did. While another request changes that one: left as it is."""
+        digest = self._collection.key_hash(key)
+        if not self._collection.state.locks.take(digest):
+            return
+        try:
+            await joining.rename(self._collection, held.rid, key)
+        except VaultError as error:
+            if error.code is not Code.VAULT_DOWN:
+                raise
+            self._collection.observe("late")  # the values are kept, under both names
+        finally:
+            self._collection.state.locks.release((digest,))
 
     async def doubt(self, held: Sequence[Held], *, answered: bool) -> None:
         """Nobody knows what the application did with these records."""

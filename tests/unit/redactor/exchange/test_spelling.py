@@ -1,0 +1,75 @@
+from typing import Any
+
+import pytest
+
+from tests.support.exchanges import USUAL, desk
+
+ANN = {
+    "name": "Ann Wexlomere",
+    "email": "Ann@Wexlomere.example",
+    "phone": "+46 70 918 27 36",
+    "born": "1931-02-27",
+    "tags": ["one", "two"],
+}
+STATED = '{match: "PUT /p/{id}", update: p, response: {id: $.id}}'
+
+
+@pytest.mark.parametrize("verb", ["PATCH", "PUT"])
+@pytest.mark.parametrize("known", [True, False])
+async def test_an_application_that_reads_ids_as_numbers_has_one_record(known, verb):
+    one = await desk(*USUAL, STATED)
+    stored: dict[str, Any] = await one.create(ANN) if known else {"id": 1}
+    change = await one.send(f"{verb} /p/01", {"name": "Bo", "born": "1932-01-01"})
+    stored |= change.json
+    person = {**(ANN if known else {}), "name": "Bo", "born": "1932-01-01", "id": 1}
+    assert await change.seen(200, {"id": 1, **change.json}) == {"id": 1, "name": "Bo", "born": "1932-01-01"}
+    assert await one.counts() == (1, 0, 0)
+    for spelled in ("1", "01", "+1"):
+        assert await one.shown(stored, f"GET /p/{spelled}") == person
+    again = await one.send("PATCH /p/1", {"name": change.json["name"], "born": "1932-01-01"})
+    assert again.json == change.json, "what did not change keeps its token"
+    await again.answer(204)
+    assert await one.counts() == (1, 0, 0)
+    await (await one.send("DELETE /p/1")).answer(204)
+    assert await one.counts() == (0, 0, 0)
+    assert one.idle
+
+
+async def test_where_no_answer_tells_it_the_next_one_that_does_joins_the_two():
+    one = await desk()
+    stored = await one.create(ANN)
+    change = await one.send("PATCH /p/01", {"name": "Bo", "born": "1932-01-01"})
+    await change.answer(204)
+    assert await one.counts() == (2, 0, 0)
+    again = await one.send("PATCH /p/01", {"phone": "+46 70 111 11 11"})
+    stored |= {**change.json, **again.json}
+    person = {**ANN, "name": "Bo", "born": "1932-01-01", "phone": "+46 70 111 11 11", "id": 1}
+    assert await again.seen(200, stored) == person
+    assert await one.counts() == (1, 0, 0)
+    assert await one.shown([stored], "GET /p") == [person]
+    assert one.idle
+
+
+@pytest.mark.parametrize("answer", [{"id": "01"}, {"id": 7}, {"ok": True}])
+async def test_an_id_that_the_application_does_not_spell_as_a_number_stays(answer):
+    one = await desk()
+    await one.create(ANN)
+    change = await one.send("PATCH /p/01", {"born": "1932-01-01"})
+    await change.answer(200, {**answer, **change.json})
+    assert await one.counts() == (2, 0, 0)
+    assert await one.shown({"id": "01", **change.json}, "GET /p/01") == {"id": "01", "born": "1932-01-01"}
+
+
+async def test_a_record_that_is_being_changed_under_its_other_spelling_is_left_alone():
+    one = await desk()
+    stored = await one.create(ANN)
+    other = await one.send("PATCH /p/1", {"name": "Bo"})
+    change = await one.send("PATCH /p/01", {"phone": "+46 70 111 11 11"})
+    await change.answer(200, {"id": 1, **change.json})
+    assert await one.counts() == (2, 0, 1)
+    await other.answer(204)
+    stored |= {**other.json, **change.json}
+    one.clock.advance(1)
+    assert await one.shown(stored) == {**ANN, "name": "Bo", "phone": "+46 70 111 11 11", "id": 1}
+    assert await one.counts() == (1, 0, 0)
+    assert one.idle
