@@ -37,6 +37,8 @@ class TableState:
 
     locks: RecordLocks = field(default_factory=RecordLocks)
     in_flight: set[int] = field(default_factory=set)  #: record and staging ids of exchanges under way
+    #: Names of records that were deleted, unknown to the vault, while others were being made; and when, as a sequence number.
+    gone: dict[bytes, int] = field(default_factory=dict)
 
 
 class Sequencer:

@@ -5,7 +5,7 @@ then one of settle (the application took it), drop (it refused) or doubt (nobody
 two steps leaves a staged state from which either answer of the application can still be reached.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from proxy.errors import Code, VaultError
@@ -34,6 +34,8 @@ from proxy.vault.seal import RecordSealer
 
 #: How often a colliding random token, or a record that changed meanwhile, is tried again.
 _TRIES = 8
+#: Deletes of unknown records that are remembered before those are forgotten that no longer matter to anybody.
+_MOST_GONE = 1000
 
 
 @dataclass(slots=True)
@@ -98,16 +100,38 @@ async def stage_deletes(collection: Collection, keys: Sequence[str]) -> list[Hel
 
 
 async def bind(collection: Collection, pairs: Sequence[tuple[Held, str]]) -> None:
-    """The application took new records and told their ids. A record that still held such an id loses it."""
+    """The application took new records and told their ids. A record that still held such an id loses it.
+
+    An id that was deleted while the record was being made, and that nobody knew, may well have been this very record's: then
+    it stays pending, until an answer shows it or nobody ever does.
+    """
     now = collection.clock()
     changes: list[Change] = []
+    overtaken = 0
     for held, key in pairs:
         digest = collection.key_hash(key)
+        if collection.state.gone.get(digest, 0) > held.rid:
+            overtaken += 1
+            continue
         changes.append(Release(digest, held.rid, now))
         sealer = held.sealer or collection.sealer.record(held.rid, held.salt)
         changes.append(Bind(held.rid, digest, sealer.key(key), now))
     await _finish(collection, [held for held, _ in pairs], changes)
-    collection.observe("settled", len(pairs))
+    if overtaken:
+        collection.observe("in_doubt", overtaken)
+    if overtaken < len(pairs):
+        collection.observe("settled", len(pairs) - overtaken)
+
+
+def overtake(collection: Collection, keys: Iterable[str]) -> None:
+    """The application deleted records that the vault does not know: one of them may be just about to be bound."""
+    state = collection.state
+    if not state.in_flight:
+        return
+    if len(state.gone) >= _MOST_GONE:
+        oldest = min(state.in_flight)
+        state.gone = {digest: at for digest, at in state.gone.items() if at > oldest}
+    state.gone.update((collection.key_hash(key), collection.around.sequence()) for key in keys)
 
 
 async def accept(collection: Collection, held: Sequence[Held]) -> None:
@@ -167,10 +191,13 @@ async def doubt(collection: Collection, held: Sequence[Held], *, answered: bool)
 
 def forget(collection: Collection, held: Sequence[Held]) -> None:
     """The exchange is over for these records as far as this process is concerned."""
+    state = collection.state
     for item in held:
-        collection.state.in_flight.discard(item.rid)
+        state.in_flight.discard(item.rid)
         if item.sid is not None:
-            collection.state.in_flight.discard(item.sid)
+            state.in_flight.discard(item.sid)
+    if state.gone and not state.in_flight:
+        state.gone.clear()
 
 
 # ---------------------------------------------------------------------- parts

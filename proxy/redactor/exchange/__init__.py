@@ -1,7 +1,7 @@
 """Where the pure redactor meets the vault: the one part of the room that waits for anything.
 
 ``ruled`` carries one request and its answer from redaction to restoration; ``writing`` stages what it changes,
-``settling`` says what the answer means for that, ``recall`` knows its tokens; ``spelling`` knows an id in
-another spelling; ``runtime`` joins a rule set to a vault;
-``referring`` swaps addresses that header fields repeat; ``reload`` follows the rule files; ``trial`` runs a rule file's own tests without a network.
+``settling`` says what the answer means for that, ``recall`` knows its tokens, ``spelling`` an id in another spelling;
+``runtime`` joins a rule set to a vault; ``referring`` swaps addresses that header fields repeat; ``reload`` follows the
+rule files; ``trial`` runs a rule file's own tests without a network.
 """

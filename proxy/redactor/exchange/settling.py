@@ -18,14 +18,15 @@ async def settle(
     took = outcome is Outcome.TAKEN
     if operation.verb is Verb.DELETE and operation.id is None and took and body is not None:
         await writing.remove_named([item.id for item in body.items if item.id is not None] or body.ids)
+    if operation.verb is Verb.DELETE and took:
+        await writing.remove()
+        return
     if not writing.held:
         return
     if outcome is Outcome.REFUSED:
         await writing.drop()
     elif not took:
         await writing.doubt(writing.held, answered=True)
-    elif operation.verb is Verb.DELETE:
-        await writing.remove()
     else:
         await _accept(writing, operation, headers, body)
 

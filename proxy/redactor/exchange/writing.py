@@ -27,6 +27,7 @@ class Writing:
             None  #: how the application names the one record, where the request spelled it otherwise
         )
         self._shared = False
+        self._named: Sequence[str] = ()  #: the ids of a delete
 
     async def stage(self, items: Sequence[Item], ids: Sequence[str]) -> None:
         """Make what the request changes durable. Raises ``VaultError``; nothing is stored then."""
@@ -69,13 +70,17 @@ class Writing:
 
     async def remove(self) -> None:
         """The application deleted the records."""
-        await self._surely(lambda: staging.remove(self._collection, self.held))
+        self._overtake(self._named, self.held)
+        if self.held:
+            await self._surely(lambda: staging.remove(self._collection, self.held))
 
     async def remove_named(self, ids: Sequence[str]) -> None:
         """The application deleted records that only its answer names."""
 
         async def settle() -> None:
-            await staging.remove(self._collection, await staging.stage_deletes(self._collection, ids))
+            held = await staging.stage_deletes(self._collection, ids)
+            await staging.remove(self._collection, held)
+            self._overtake(ids, held)
 
         await self._lock(ids)
         await self._surely(settle)
@@ -119,6 +124,7 @@ class Writing:
             await self._lock(ids)
             if self._vault.behind:
                 await self._vault.catch_up()
+            self._named = ids
             self.held = await staging.stage_deletes(collection, ids)
             return
         drafts = [self._draft(item) for item in items]
@@ -135,6 +141,10 @@ class Writing:
         else:
             self.held = await staging.stage_updates(collection, list(zip(keys, drafts, strict=True)))
         self._refuse_own_tokens()
+
+    def _overtake(self, ids: Sequence[str], held: Sequence[Held]) -> None:
+        known = {one.key for one in held}
+        staging.overtake(self._collection, [ident for ident in ids if ident not in known])
 
     async def _lock(self, keys: Sequence[str]) -> None:
         names = [self._collection.key_hash(key) for key in keys]

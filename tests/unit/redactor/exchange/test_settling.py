@@ -226,6 +226,39 @@ async def test_the_order_counts_only_where_no_token_contradicts_it():
     assert await one.shown(call.json[0], "GET /p/3") == {"name": "a"}
 
 
+async def test_a_delete_that_overtakes_the_answer_to_its_create_leaves_nothing_behind():
+    one = await desk()
+    create = await one.send("POST /p", ANN)
+    await (await one.send("DELETE /p/1")).answer(204)  # somebody saw the record in a list already
+    await create.answer(201, {"id": 1})
+    assert await one.counts() == (1, 1, 0), "it may be another record under the name of the first: nothing is lost yet"
+    one.clock.advance(8 * 86_400_000)
+    await one.vault.upkeep()
+    assert await one.counts() == (0, 0, 0)
+    assert one.idle
+    assert not one.people.state.gone
+
+
+async def test_a_new_record_under_the_name_of_one_that_was_deleted_meanwhile_is_bound_when_it_is_shown():
+    one = await desk()
+    create = await one.send("POST /p", ANN)
+    await (await one.send("DELETE /p/1")).answer(204)
+    await create.answer(201, {"id": 1})
+    assert await one.shown({**create.json, "id": 1}) == {**ANN, "id": 1}
+    assert await one.counts() == (1, 0, 0)
+
+
+async def test_what_was_deleted_before_or_refused_does_not_touch_a_create():
+    one = await desk()
+    other = await one.send("POST /p", ANN)
+    await (await one.send("DELETE /p/1")).answer(204)
+    await (await one.send("DELETE /p/2")).answer(404)
+    create = await one.send("POST /p", ANN)
+    await create.answer(201, {"id": 1})
+    await other.answer(201, {"id": 2})
+    assert await one.counts() == (2, 0, 0)
+
+
 async def test_a_uuid_is_the_same_in_letters_of_either_case():
     ident = "0192f3a4-7b6c-7d8e-9fa0-b1c2d3e4f506"
     one = await desk(*USUAL, '{match: POST /f, create: p, response: {id: "header Location /p/{id}"}}')
