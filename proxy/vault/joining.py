@@ -5,9 +5,22 @@ shown it, the vault has it twice: once without a name, once with the name that t
 tokens of the first under the name of the second tells that they are one. They are joined in one transaction.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from proxy.storage.base import Bind, Change, Conflict, Reindex, Release, Remove, Replace, Stage, Staged, StagedKind
+from proxy.storage.base import (
+    Accept,
+    Bind,
+    Change,
+    Conflict,
+    Reindex,
+    Release,
+    Remove,
+    Replace,
+    Stage,
+    Staged,
+    StagedKind,
+    State,
+)
 from proxy.tokenization.base import Resolution
 from proxy.vault.collection import Collection
 from proxy.vault.content import Content, Kept, following
@@ -17,12 +30,13 @@ from proxy.vault.reveal import Opened, Revealed, Shown, open_rows
 _TELLING = (Resolution.SEALED, Resolution.INDEXED)
 
 
-async def join(collection: Collection, shown: Sequence[Shown], revealed: Revealed) -> list[Opened | None]:
+async def join(collection: Collection, shown: Sequence[Shown], revealed: Revealed, began: int) -> list[Opened | None]:
     """Join what the objects of an answer show to be one; gives the record that each object is, bound or to be bound."""
+    await keep(collection, [stray for index, stray in revealed.loose if shown[index].id is None], began)
     rows = list(revealed.rows)
-    ids = [shown[index].id for index, _ in revealed.loose]
-    known = await collection.by_key({ident for ident in ids if ident is not None})
-    homes = await open_rows(collection, (), known.values())
+    ids = {ident for index, _ in revealed.loose if (ident := shown[index].id) is not None}
+    known = await collection.by_key(ids) if ids else {}
+    homes = await open_rows(collection, (), known.values()) if known else {}
     joined: set[int] = set()
     for index, stray in revealed.loose:
         item = shown[index]
@@ -38,6 +52,24 @@ async def join(collection: Collection, shown: Sequence[Shown], revealed: Reveale
                 joined.add(stray.row.rid)
                 await _merge(collection, home, stray, item)
     return rows
+
+
+async def keep(collection: Collection, loose: Iterable[Opened], began: int) -> None:
+    """Keep for good what waits for an answer, and is shown by one that tells no name: the application has it.
+
+    ``began`` is when the request of that answer was received.
+    """
+    rids = {
+        one.row.rid
+        for one in loose
+        if one.row.state is State.PENDING
+        and one.row.updated_at <= began
+        and one.row.rid not in collection.state.in_flight
+    }
+    if rids:
+        now = collection.clock()
+        await collection.store.commit(collection.table, [Accept(rid, now) for rid in sorted(rids)])
+        collection.observe("reconciled", len(rids))
 
 
 async def rename(collection: Collection, rid: int, key: str) -> None:

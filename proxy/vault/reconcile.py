@@ -21,7 +21,7 @@ GRACE = 300_000
 
 async def reconcile(collection: Collection, shown: Sequence[Shown], revealed: Revealed, began: int) -> None:
     """Join, bind, promote or drop what these objects of an answer decide; ``began`` is when its request was received."""
-    rows = await join(collection, shown, revealed) if revealed.loose else revealed.rows
+    rows = await join(collection, shown, revealed, began) if revealed.loose else revealed.rows
     decided: set[int] = set()
     for item, row in zip(shown, rows, strict=True):
         if row is None or row.row.rid in decided or row.row.rid in collection.state.in_flight:

@@ -101,7 +101,14 @@ def _loose(
                 yield index, one
 
 
-async def reveal_anywhere(collection: Collection, texts: Iterable[str]) -> dict[str, Value]:
+class Anywhere(NamedTuple):
+    """The values by token, and the nameless records that some of them belong to."""
+
+    values: dict[str, Value]
+    loose: list[Opened]
+
+
+async def reveal_anywhere(collection: Collection, texts: Iterable[str]) -> Anywhere:
     """Values of tokens found in running text, where no field and no record is known."""
     candidates = list(dict.fromkeys(texts))
     shown = [
@@ -116,7 +123,7 @@ async def reveal_anywhere(collection: Collection, texts: Iterable[str]) -> dict[
         value = next((value for value in values if value is not None), None)
         if value is not None:
             found[text] = value
-    return found
+    return Anywhere(found, [record for _, record in revealed.loose])
 
 
 #: A shape with so many tokens gives none that a value equals by chance.

@@ -28,6 +28,7 @@ from proxy.redactor.success import Outcome, outcome
 from proxy.redactor.words import Words
 from proxy.telemetry.metrics import Cell
 from proxy.tokenization.base import Resolution
+from proxy.vault.joining import keep
 from proxy.vault.reconcile import reconcile, reconcile_gone
 from proxy.vault.reveal import Revealed, Shown, own, reveal, reveal_anywhere
 from proxy.vault.vault import Vault
@@ -266,7 +267,11 @@ class RuleExchange:
         found = restore.candidates(kind, answer.body, self._patterns(values), values)
         unknown = self._unsaid({item.text: None for item in found if item.text not in values})
         try:
-            values.update(await reveal_anywhere(self._collection, unknown) if unknown else {})
+            if unknown:
+                anywhere = await reveal_anywhere(self._collection, unknown)
+                values.update(anywhere.values)
+                if anywhere.loose:
+                    await self._decided(keep(self._collection, anywhere.loose, self._began))
         except VaultError as error:
             self._without_vault(error)
         edits = restore.rewrite(kind, found, values)

@@ -6,8 +6,9 @@ from proxy.errors import VaultError
 from proxy.storage.base import Reindex
 from proxy.storage.memory import MemoryStore
 from proxy.vault.janitor import reap
+from proxy.vault.joining import keep
 from proxy.vault.reconcile import reconcile
-from proxy.vault.reveal import Shown, reveal
+from proxy.vault.reveal import Shown, reveal, reveal_anywhere
 from proxy.vault.staging import Held, accept, bind, doubt, promote, stage_creates, stage_updates
 from tests.support.stores import FailingStore
 from tests.support.vaults import Bench, draft, make_bench, token
@@ -124,6 +125,29 @@ async def test_a_record_without_a_name_that_is_shown_by_an_id_of_nobody_gets_it(
     held = await lost_create(bench, phone="+46 70 123 45 67")
     assert await show(bench, "17", ("phone", token(held, "phone"))) == ["+46 70 123 45 67"]
     assert (await bench.people.by_key(["17"]))["17"].rid == held.rid
+
+
+async def test_a_record_that_is_shown_without_any_id_is_kept_for_good() -> None:
+    bench = await make_bench()
+    held = await lost_create(bench)
+    unsettled = (await stage_creates(bench.people, [draft(name="Bo")], [None]))[0]
+    assert await show(bench, None, ("name", token(held, "name"))) == ["Ann"]
+    await show(bench, None, ("name", token(unsettled, "name")))
+    assert await states(bench) == (2, 1, 0), "what is under way is left to its own answer"
+    await after_a_week(bench)
+    assert await show(bench, None, ("name", token(held, "name"))) == ["Ann"]
+
+
+async def test_an_answer_to_an_older_request_keeps_nothing() -> None:
+    bench = await make_bench()
+    began = bench.clock()
+    bench.clock.advance(1)
+    held = await lost_create(bench)
+    anywhere = await reveal_anywhere(bench.people, [token(held, "name")])
+    await keep(bench.people, anywhere.loose, began)
+    assert await states(bench) == (1, 1, 0)
+    await keep(bench.people, anywhere.loose, bench.clock())
+    assert await states(bench) == (1, 0, 0)
 
 
 async def test_a_same_value_token_names_a_record_only_where_it_has_nothing_better() -> None:

@@ -108,7 +108,7 @@ async def test_swapped_bodies_do_not_open() -> None:
 async def test_tokens_in_running_text_are_found_without_knowing_their_field() -> None:
     bench = await make_bench()
     held = await person(bench, "1", "Ann", email="ann@example.com")
-    found = await reveal_anywhere(bench.people, [token(held, "name"), token(held, "email"), "nothing"])
+    found = (await reveal_anywhere(bench.people, [token(held, "name"), token(held, "email"), "nothing"])).values
     assert {text: value.text for text, value in found.items()} == {
         token(held, "name"): "Ann",
         token(held, "email"): "ann@example.com",

@@ -259,6 +259,21 @@ async def test_what_was_deleted_before_or_refused_does_not_touch_a_create():
     assert await one.counts() == (2, 0, 0)
 
 
+async def test_a_create_in_doubt_that_a_page_shows_is_kept_for_good():
+    one, _ = await form_desk()
+    create = await one.send("POST /p/new", b"name=Zoe", FORM)
+    await create.answer(500, f"<p>cannot show {create.form['name']}".encode(), HTML)
+    assert await one.counts() == (2, 1, 0)
+    one.clock.advance(1)
+    page = f"<td>{create.form['name']}</td>".encode()
+    for _ in range(2):
+        answer = await (await one.send("GET /p/7")).answer(404, page, HTML)
+        assert answer.body == b"<td>Zoe</td>"
+        one.clock.advance(8 * 86_400_000)
+        await one.vault.upkeep()
+    assert await one.counts() == (2, 0, 0)
+
+
 async def test_a_uuid_is_the_same_in_letters_of_either_case():
     ident = "0192f3a4-7b6c-7d8e-9fa0-b1c2d3e4f506"
     one = await desk(*USUAL, '{match: POST /f, create: p, response: {id: "header Location /p/{id}"}}')
