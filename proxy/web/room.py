@@ -3,6 +3,9 @@
 A matched request is read whole before a byte of it leaves, and its answer before a byte of it is passed on. So many
 callers at once could fill the memory with bodies that are each within their limit. Here each of them takes room before
 it is kept; where there is none it waits a while, and is then refused in words.
+
+Bodies arrive in pieces, so many of them could fill the room together and none be complete. One of those that wait may
+therefore go beyond the limit until it is over: there is always one that comes to its end.
 """
 
 import asyncio
@@ -13,24 +16,32 @@ from proxy.errors import Code, VaultError
 
 
 class Room:
-    """So many bytes for everybody together. One exchange alone always fits, whatever its size."""
+    """So many bytes for everybody together, and for one body more."""
 
-    __slots__ = ("_patience", "_waiting", "held", "limit")
+    __slots__ = ("_favoured", "_patience", "_waiting", "held", "limit")
 
     def __init__(self, limit: int, patience: float) -> None:
         self.limit = limit
         self.held = 0  #: bytes taken now
         self._patience = patience  #: seconds to wait for room
+        self._favoured: Holding | None = None  #: who may go beyond the limit
         self._waiting: deque[_Waiter] = deque()
 
-    def fits(self, size: int, own: int) -> bool:
-        """Whether somebody who holds ``own`` bytes may take more now; who holds none stands behind those who wait."""
-        held = self.held
-        return held == own or (held + size <= self.limit and (own > 0 or not self._waiting))
+    def fits(self, size: int, holding: "Holding") -> bool:
+        """Whether somebody may take more now; who holds nothing yet stands behind those who wait."""
+        if self.held + size <= self.limit and (holding.size or not self._waiting):
+            return True
+        return self._may_go_beyond(holding)
 
-    async def wait(self, size: int, own: int) -> None:
+    def _may_go_beyond(self, holding: "Holding") -> bool:
+        """Whether this is the one that comes to its end whatever the others hold. It must be on its way, or alone."""
+        if self._favoured is None and (holding.size or not self.held):
+            self._favoured = holding
+        return self._favoured is holding
+
+    async def wait(self, size: int, holding: "Holding") -> None:
         """Return when so many bytes were taken. Raises ``VaultError`` (OVERLOADED) when nobody gave room in time."""
-        waiter = _Waiter(asyncio.get_running_loop().create_future(), size, own)
+        waiter = _Waiter(asyncio.get_running_loop().create_future(), size, holding)
         self._waiting.append(waiter)
         try:
             async with asyncio.timeout(self._patience):
@@ -46,27 +57,34 @@ class Room:
     def _leave(self, waiter: "_Waiter") -> None:
         if waiter.turn.done() and not waiter.turn.cancelled():
             self.give(waiter.size)  # its turn came while it was leaving
-        else:
+            return
+        if waiter in self._waiting:
             self._waiting.remove(waiter)
-            self.give(0)
+        self.give(0)
 
     def give(self, size: int) -> None:
         """Give bytes back; those who wait come in, in their order, as far as they fit."""
         self.held -= size
         while self._waiting:
             waiter = self._waiting[0]
-            if self.held != waiter.own and self.held + waiter.size > self.limit:
+            if self.held + waiter.size > self.limit and not self._may_go_beyond(waiter.holding):
                 return
             self._waiting.popleft()
             if not waiter.turn.done():
                 self.held += waiter.size
                 waiter.turn.set_result(None)
 
+    def over(self, holding: "Holding") -> None:
+        """One is over and gives back what it holds."""
+        if self._favoured is holding:
+            self._favoured = None
+        self.give(holding.size)
+
 
 class _Waiter(NamedTuple):
     turn: asyncio.Future[None]
     size: int
-    own: int
+    holding: "Holding"
 
 
 class Holding:
@@ -81,7 +99,7 @@ class Holding:
     def at_once(self, size: int) -> bool:
         """Hold so many bytes more if there is room for them now; says whether there was."""
         room = self._room
-        if not room.fits(size, self.size):
+        if not room.fits(size, self):
             return False
         room.held += size
         self.size += size
@@ -90,7 +108,7 @@ class Holding:
     async def take(self, size: int) -> None:
         """Hold so many bytes more, as soon as there is room. Raises ``VaultError`` (OVERLOADED)."""
         if not self.at_once(size):
-            await self._room.wait(size, self.size)
+            await self._room.wait(size, self)
             self.size += size
 
     def add(self, size: int) -> None:
@@ -100,6 +118,7 @@ class Holding:
 
     def close(self) -> None:
         """Give everything back. Harmless when done twice."""
-        size, self.size = self.size, 0
-        if size:
-            self._room.give(size)
+        room = self._room
+        if self.size or room._favoured is self:  # noqa: SLF001  # they are of one piece
+            room.over(self)
+            self.size = 0

@@ -44,6 +44,48 @@ async def test_one_alone_fits_whatever_its_size():
     await Holding(room).take(50)
 
 
+async def test_of_many_that_fill_the_room_together_one_comes_to_its_end():
+    room = Room(10, 0.0)
+    many = [Holding(room) for _ in range(5)]
+    for one in many:
+        await one.take(2)
+    await many[3].take(2)
+    await many[3].take(20)
+    for one in (many[0], many[4], Holding(room)):
+        with pytest.raises(VaultError):
+            await one.take(1)
+    many[3].close()
+    await many[0].take(2)
+    assert room.held == 10
+
+
+async def test_who_waits_is_let_beyond_the_limit_when_the_one_before_is_over():
+    room = Room(10, 60.0)
+    first, second = Holding(room), Holding(room)
+    await first.take(5)
+    await second.take(5)
+    await first.take(10)
+    waiting = [asyncio.create_task(second.take(30)), asyncio.create_task(Holding(room).take(1))]
+    await asyncio.sleep(0)
+    first.close()
+    await waiting[0]
+    assert (room.held, second.size, waiting[1].done()) == (35, 35, False)
+    second.close()
+    await waiting[1]
+    assert room.held == 1
+
+
+async def test_several_that_stop_waiting_at_once_leave_no_trace():
+    room = Room(10, 0.01)
+    first = Holding(room)
+    await first.take(10)
+    results = await asyncio.gather(*(Holding(room).take(5) for _ in range(20)), return_exceptions=True)
+    assert {getattr(result, "code", None) for result in results} == {Code.OVERLOADED}
+    assert not room._waiting
+    first.close()
+    assert room.held == 0
+
+
 async def test_those_who_wait_come_in_by_their_order():
     room = Room(10, 60.0)
     first = Holding(room)
