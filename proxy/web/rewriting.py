@@ -5,6 +5,7 @@ from typing import Final
 
 from proxy.redactor.codecs.coding import CODINGS
 from proxy.redactor.message import RawHeaders, Request, Spellings, header
+from proxy.web import validators
 from proxy.web.upstream.port import Address
 
 #: Content codings that can be read (RFC 9110 section 8.4.1); anything else is not asked of the application.
@@ -18,6 +19,9 @@ _ACCEPTED: Final = 3  #: Accept-Encoding
 _CODED: Final = 4  #: Content-Encoding
 _CACHED: Final = 5  #: Cache-Control
 _RANGED: Final = 6  #: Content-Range
+_TAGGED: Final = 7  #: ETag
+_EXPECTED: Final = 8  #: If-Match
+_UNEXPECTED: Final = 9  #: If-None-Match
 
 _DIGESTS: Final = frozenset(
     {
@@ -32,15 +36,22 @@ _DIGESTS: Final = frozenset(
 )
 _FRAMING: Final = frozenset({b"content-length", b"transfer-encoding", b"connection", b"te", b"upgrade", b"trailer"})
 _REQUEST_DROPS: Final = _DIGESTS | _FRAMING | {b"content-encoding", b"range", b"if-range", b"expect"}
-#: Of a restored answer: its length and validators described the tokens, and no shared cache may keep it.
-_ANSWER_DROPS: Final = _DIGESTS | _FRAMING | {b"etag", b"accept-ranges", b"surrogate-control", b"cdn-cache-control"}
+#: Of a restored answer: its length and digests described the tokens, and no shared cache may keep it.
+_ANSWER_DROPS: Final = _DIGESTS | _FRAMING | {b"accept-ranges", b"surrogate-control", b"cdn-cache-control"}
 
-_REQUEST: Final = {**dict.fromkeys(_REQUEST_DROPS, _DROPPED), b"host": _HOST, b"accept-encoding": _ACCEPTED}
+_REQUEST: Final = {
+    **dict.fromkeys(_REQUEST_DROPS, _DROPPED),
+    b"host": _HOST,
+    b"accept-encoding": _ACCEPTED,
+    b"if-match": _EXPECTED,
+    b"if-none-match": _UNEXPECTED,
+}
 _ANSWER: Final = {
     **dict.fromkeys(_ANSWER_DROPS, _DROPPED),
     b"content-encoding": _CODED,
     b"cache-control": _CACHED,
     b"content-range": _RANGED,
+    b"etag": _TAGGED,
 }
 
 _of_request: Final = Spellings(lambda name: _REQUEST.get(name, _KEPT))
@@ -64,6 +75,10 @@ def request_head(request: Request, length: int | None, address: Address) -> byte
             lines.append(b"%b: %b\r\n" % field)
         elif part == _ACCEPTED:
             lines.append(b"%b: %b\r\n" % (field[0], readable(field[1])))
+        elif part == _EXPECTED:
+            lines.append(b"%b: %b\r\n" % (field[0], validators.matching(field[1])))
+        elif part == _UNEXPECTED and (tags := validators.unmatched(field[1])) is not None:
+            lines.append(b"%b: %b\r\n" % (field[0], tags))
     if length is not None:
         lines.append(b"Content-Length: %d\r\n" % length)
     lines.append(b"\r\n" if hosted else b"Host: %b\r\n\r\n" % address.authority)
@@ -100,6 +115,8 @@ def answer_lines(headers: RawHeaders, length: int | None, coding: bytes | None) 
         elif part == _CODED and coding is not None:
             lines.append(b"%b: %b\r\n" % (field[0], coding))
             coding = None
+        elif part == _TAGGED and (tag := validators.told(field[1])) is not None:
+            lines.append(b"%b: %b\r\n" % (field[0], tag))
         elif part == _RANGED:
             lines.extend(_ranged(field[0], field[1], length))
     if coding is not None:

@@ -90,6 +90,7 @@ async def test_what_described_the_old_bodies_is_dropped():
     request, got, _ = await exchange(post("/people/1", BODY, *asked, "If-Range: f", "X: y"), answer(TOKENS, *told))
     assert request.fields == [(b"Host", b"app.test"), (b"X", b"y"), (b"Content-Length", b"%d" % len(TOKENS))]
     assert got.fields == [
+        (b"ETag", b'W/"b"'),
         (b"X", b"y"),
         (b"Cache-Control", b"max-age=5, private"),
         (b"Content-Length", b"%d" % len(BODY)),
@@ -143,8 +144,17 @@ async def test_an_answer_to_head_keeps_no_length_of_tokens():
     _, got, steered = await exchange(
         get("/people/1", method="HEAD"), b'HTTP/1.1 200 OK\r\nETag: "x"\r\nContent-Length: 99\r\n\r\n'
     )
-    assert got.fields == [(b"Cache-Control", b"private")]
+    assert got.fields == [(b"ETag", b'W/"x"'), (b"Cache-Control", b"private")]
     assert steered.exchange_.calls[1][1].body == b""
+
+
+async def test_an_update_may_expect_the_version_that_its_caller_read():
+    request, got, _ = await exchange(get("/people/1"), answer(TOKENS, b'ETag: "v1"'))
+    tag = got.one("ETag").decode()
+    request, _, _ = await exchange(post("/people/1", BODY, f"If-Match: {tag}"), answer(TOKENS))
+    assert request.one("If-Match") == b'"v1", W/"v1"'
+    request, _, _ = await exchange(get("/people/1", f"If-None-Match: {tag}"), answer(TOKENS))
+    assert request.all("If-None-Match") == []
 
 
 @pytest.mark.parametrize(
