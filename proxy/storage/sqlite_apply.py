@@ -95,7 +95,7 @@ def _alone(connection: Connection, sql: Statements, changes: Iterable[Change]) -
 
 
 def _change(connection: Connection, sql: Statements, change: Change) -> int:
-    segment = Segment(sql)
+    segment = Segment(sql, alone=True)
     segment.add(change)
     try:
         return segment.run(connection)

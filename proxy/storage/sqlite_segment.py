@@ -27,15 +27,16 @@ class Unmet(Exception):
 
 
 class Segment:
-    """Changes of one table that wait to run together."""
+    """Changes of one table that wait to run together; ``alone``: only one, whose conflict is to say what is taken."""
 
     __slots__ = (
-        "_accepts", "_adds", "_binds", "_claims", "_doubts", "_drops", "_indexed", "_inserts", "_releases", "_removes",
-        "_replaces", "_seen", "_shares", "_sql", "_stages", "_unstages",
+        "_accepts", "_adds", "_alone", "_binds", "_claims", "_doubts", "_drops", "_indexed", "_inserts", "_releases",
+        "_removes", "_replaces", "_seen", "_shares", "_sql", "_stages", "_unstages",
     )  # fmt: skip
 
-    def __init__(self, sql: Statements) -> None:
+    def __init__(self, sql: Statements, *, alone: bool = False) -> None:
         self._sql = sql
+        self._alone = alone
         self._seen: dict[int | bytes, int] = {}  # last kind by record id and by record key
         self._indexed: set[bytes] = set()  # hashes that a Reindex adds
         self._inserts: list[tuple[Any, ...]] = []
@@ -71,9 +72,10 @@ class Segment:
             many(sql.add_shared, self._shares)
         if self._claims:
             self._claim(connection)
-        for text, changes in ((sql.release, self._releases), (sql.accept, self._accepts)):
-            if changes:
-                many(text, changes)
+        if self._releases and self._held(connection):
+            many(sql.release, self._releases)
+        if self._accepts:
+            many(sql.accept, self._accepts)
         if self._binds:
             _each(many(sql.bind, self._binds), self._binds)
         if self._replaces:
@@ -89,14 +91,16 @@ class Segment:
         return len(self._inserts) - (self._remove(connection) if self._removes else 0)
 
     def _claim(self, connection: Connection) -> None:
-        hashes = [claim[0] for claim in self._claims]
-        if len(set(hashes)) != len(hashes):
-            raise Unmet
-        for text, values in self._sql.taken.runs(hashes):
+        for text, values in self._sql.taken.runs([claim[0] for claim in self._claims] if self._alone else ()):
             taken = connection.execute(text, values).fetchall()
             if taken:
                 raise Unmet(frozenset(row[0] for row in taken))
-        connection.executemany(self._sql.add_token, self._claims)
+        _each(connection.executemany(self._sql.claim, self._claims), self._claims)
+
+    def _held(self, connection: Connection) -> bool:
+        """Whether any row holds a key that is to be released. Hardly ever, so one question spares most statements."""
+        keys = [key for _, key, _ in self._releases]
+        return any(connection.execute(text, values).fetchall() for text, values in self._sql.holders.runs(keys))
 
     def _remove(self, connection: Connection) -> int:
         connection.executemany(self._sql.remove_tokens, self._removes)

@@ -81,6 +81,7 @@ class Statements:
             " WHERE rid = ? AND version = ?"
         )
         self.remove = f"DELETE FROM {rows} WHERE rid = ?"
+        self.holders = Listed(f"SELECT 1 FROM {rows} WHERE key IN", "LIMIT 1")
         self.grow = "UPDATE tables SET rows = rows + ? WHERE name = ?"
 
     def _staging(self, table: str) -> None:
@@ -95,7 +96,9 @@ class Statements:
 
     def _indexing(self, table: str) -> None:
         tokens = f"t_{table}"
-        self.add_token = f"INSERT INTO {tokens} (hash, rid) VALUES (?, ?)"
+        self.claim = (
+            f"INSERT INTO {tokens} (hash, rid) SELECT ?1, ?2 WHERE NOT EXISTS (SELECT 1 FROM {tokens} WHERE hash = ?1)"
+        )
         self.add_shared = f"INSERT OR IGNORE INTO {tokens} (hash, rid) VALUES (?, ?)"
         self.add_existing = (
             f"INSERT OR IGNORE INTO {tokens} (hash, rid) SELECT ?1, ?2"

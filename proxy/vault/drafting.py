@@ -51,6 +51,12 @@ def draft_new(draft: Draft, mints: Mapping[str, FieldMint], rid: int) -> Drafted
     given: dict[str, tuple[Kept, ...]] = {}
     for name, values in draft.fields.items():
         mint = mints[name]
+        if len(values) == 1:  # nearly always
+            (value,) = values
+            token = mint(value, rid, number)
+            given[name] = (Kept(number, value.text, value.json, token.text, token.json),)
+            number += 1
+            continue
         chosen: list[Kept] = []
         for value in values:
             token = mint(value, rid, number)

@@ -6,7 +6,8 @@ two steps leaves a staged state from which either answer of the application can 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from proxy.errors import Code, VaultError
 from proxy.storage.base import (
@@ -38,8 +39,7 @@ _TRIES = 8
 _MOST_GONE = 1000
 
 
-@dataclass(slots=True)
-class Held:
+class Held(msgspec.Struct, eq=False):
     """One record's part in an exchange, from staging to settling."""
 
     rid: int

@@ -19,7 +19,7 @@ from proxy.storage.base import (
 from proxy.storage.sqlite_segment import Segment, Unmet
 from proxy.storage.sqlite_sql import Statements
 from tests.support.groups import Pair, connect
-from tests.support.rows import LAYOUT, h, insert, live, row, staged
+from tests.support.rows import LAYOUT, TABLE, h, insert, live, row, staged
 
 #: What is stored before each pair: a live row with a staged change and a hash, a pending one.
 BEFORE: list[Change] = [
@@ -138,11 +138,29 @@ def test_a_segment_says_by_how_much_the_table_grew() -> None:
 
 def test_an_unmet_precondition_names_the_taken_hashes() -> None:
     connection, sql = connect(), Statements(LAYOUT)
-    first, second = Segment(sql), Segment(sql)
+    first = Segment(sql)
     first.add(insert(1, hashes=(h("a"),)))
     first.run(connection)
-    second.add(insert(2, unique=(h("a"), h("b"))))
-    with pytest.raises(Unmet) as caught:
-        second.run(connection)
-    assert caught.value.hashes == {h("a")}
+    for alone, named in ((True, {h("a")}), (False, set())):  # many together are decided again, one at a time
+        second = Segment(sql, alone=alone)
+        second.add(insert(2, unique=(h("a"), h("b"))))
+        connection.execute("BEGIN")
+        with pytest.raises(Unmet) as caught:
+            second.run(connection)
+        connection.execute("ROLLBACK")
+        assert caught.value.hashes == named
+    connection.close()
+
+
+def test_keys_are_released_where_some_row_holds_one_of_them() -> None:
+    connection, sql = connect(), Statements(LAYOUT)
+    for changes, held in (
+        ([insert(1), insert(2), Release(h("k"), 1, 5), Bind(1, h("k"), b"s", 5)], [(1, 1), (2, 0)]),
+        ([Release(h("o"), 1, 6), Release(h("k"), 2, 6), Bind(2, h("k"), b"s", 6)], [(1, 0), (2, 1)]),
+        ([Release(h("k"), 2, 7)], [(1, 0), (2, 1)]),
+    ):
+        segment = Segment(sql)
+        assert all(segment.add(change) for change in changes)
+        segment.run(connection)
+        assert connection.execute(f"SELECT rid, key IS NOT NULL FROM r_{TABLE} ORDER BY rid").fetchall() == held
     connection.close()
