@@ -17,7 +17,7 @@ def plain(text: str) -> str:
 
 def number(text: str) -> str | None:
     """How an application that reads ids as numbers writes this one: ``1`` for ``01``; ``None`` where it is written so, or is none."""
-    if text.isdecimal() and text[0] != "0" and text.isascii():
+    if text[:1].isalpha() or (text.isdecimal() and text[0] != "0" and text.isascii()):
         return None
     try:
         plainly = str(int(text)) if len(text) <= _LONGEST_NUMBER else text

@@ -83,11 +83,22 @@ async def reveal(collection: Collection, shown: Sequence[Shown]) -> Revealed:
     if missing:
         await _by_index(collection, shown, missing, result)
     for index, stray in result.loose:
-        places = shown[index].places
-        result.values[index][:] = [
-            value or _find(stray, name, text) for value, (name, text) in zip(result.values[index], places, strict=True)
-        ]
+        _complete(collection, shown[index], result, index, stray)
     return result
+
+
+def _complete(collection: Collection, item: Shown, result: Revealed, index: int, stray: Opened) -> None:
+    """Resolve small tokens by a nameless record that the object shows; by the newer of two, where both have them."""
+    values, home = result.values[index], result.rows[index]
+    newer = home is not None and stray.row.rid > home.row.rid
+    for place, (name, text) in enumerate(item.places):
+        if values[place] is None or (newer and _is_small(collection, name)):
+            values[place] = _find(stray, name, text) or values[place]
+
+
+def _is_small(collection: Collection, name: str) -> bool:
+    made = collection.tokenizers.get(name)
+    return made is not None and made.resolution is Resolution.BY_RECORD
 
 
 def _loose(

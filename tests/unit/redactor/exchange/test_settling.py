@@ -274,6 +274,18 @@ async def test_a_create_in_doubt_that_a_page_shows_is_kept_for_good():
     assert await one.counts() == (2, 0, 0)
 
 
+async def test_small_tokens_of_a_new_record_under_an_old_name_are_not_taken_for_those_of_the_old():
+    hidden = ("name: {kind: name}", "born: {kind: date, token: {shape: fixed, value: '1900-01-01'}}")
+    one = await desk("{match: POST /p, create: p}", '{match: "GET /p/{id}", read: p}', fields=hidden)
+    await one.create({"name": "Old", "born": "1901-01-01"})
+    lost = await one.send("POST /p", {"name": "New", "born": "1999-09-09"})
+    await lost.exchange.failed(True)
+    one.clock.advance(1)
+    for _ in range(2):
+        assert await one.shown({**lost.json, "id": 1}) == {"name": "New", "born": "1999-09-09", "id": 1}
+        one.clock.advance(1)
+
+
 async def test_a_uuid_is_the_same_in_letters_of_either_case():
     ident = "0192f3a4-7b6c-7d8e-9fa0-b1c2d3e4f506"
     one = await desk(*USUAL, '{match: POST /f, create: p, response: {id: "header Location /p/{id}"}}')
