@@ -96,6 +96,12 @@ class Collection:
             for name, tokenizer in self.tokenizers.items()
             if tokenizer.resolution is Resolution.INDEXED
         ]
+        #: Fields whose tokens are drawn and yet too few to be unique: for each, how many there are.
+        self.small = {
+            name: recipe.shapes[name].capacity()
+            for name, tokenizer in self.tokenizers.items()
+            if tokenizer.resolution is Resolution.BY_RECORD and not tokenizer.same
+        }
         self._columns = [(f, keyset.hasher("field", self.name, f.name)) for f in self.schema.kept_outside]
         #: What mints the tokens of each field, prepared: (value, record id, value number).
         self.mints: dict[str, FieldMint] = {

@@ -89,10 +89,11 @@ async def test_people_stand_on_the_left_and_tokens_on_the_right(browser: Browser
         return
     page = await opened(browser, running)
     left, right = await page.text("body", running.proxy), await page.text("#stored-list")
+    shown = await page.evaluate(f"[...{RIGHT}.querySelectorAll('dd > *')].map((e) => e.innerText)")
     for person in PEOPLE:
         for field in ("first_name", "last_name", "email", "phone"):
             assert person[field] in left
-            assert person[field] not in right
+            assert person[field] not in shown  # as a whole: a short name may stand in a token by chance
         assert person["address"]["city"] in right
     assert re.fullmatch(r"(\d+) of \d+ values are tokens", await page.text("#share"))
 
@@ -145,10 +146,14 @@ async def test_the_running_proxy_follows_the_rule_file_and_ignores_a_broken_one(
     if browser is None or running is None:
         return
     page = await opened(browser, running)
-    await add(page, running)
-    phone = digits((await newest(page))["Phone"][0])
-    assert phone.endswith("05")
-    assert not phone.endswith("0605")
+    for _ in range(5):
+        await add(page, running)
+        phone = digits((await newest(page))["Phone"][0])
+        assert phone.endswith("05")
+        if not phone.endswith("0605"):  # as one token in a hundred does by chance
+            break
+    else:
+        raise AssertionError("more than two digits are kept")
 
     rules, at_first = running.rules.read_text("utf-8"), await version(page)
     assert rules.count("keep_last: 2") == 1

@@ -32,7 +32,7 @@ ANN = {
     "city": "Visby",
 }
 #: What of her must never reach the application, in any spelling.
-MARKERS = ("Zorbina", "Quibblethwaite", "Wexlomere", "918 27", "1931-02-27", "plöm")
+MARKERS = ("Zorbina", "Quibblethwaite", "Wexlomere", "+46 70 918 27", "1931-02-27", "plöm")
 
 
 @pytest.fixture(scope="session")

@@ -29,7 +29,7 @@ ANN = {
 }
 ACCOUNT = ("editor", "correct horse")
 #: What of her must never reach the server, in any spelling.
-MARKERS = ("Zorbina", "Quibblethwaite", "Wexlomere", "918 27", "1931-02-27", "Flumpergatan", "yxmarker")
+MARKERS = ("Zorbina", "Quibblethwaite", "Wexlomere", "+46 70 918 27", "1931-02-27", "Flumpergatan", "yxmarker")
 
 
 @dataclass(frozen=True)

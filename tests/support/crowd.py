@@ -37,11 +37,11 @@ VALUES: dict[str, Callable[[int], Any]] = {
     "card": _card,
     "address": lambda w: {"street": f"Flumpergatan {w}", "city": "Visby"},
     "tags": lambda w: [f"yxmarker-{w}-{index}" for index in range(w % 3)],
-    "matrix": lambda w: [[f"qoph-{w}-1"], [f"qoph-{w}-2", f"qoph-{w}-3"]],
+    "matrix": lambda w: [[f"qophmatrix-{w}-1"], [f"qophmatrix-{w}-2", f"qophmatrix-{w}-3"]],
 }
 FIELDS = tuple(VALUES)
 #: What of the values must never be found outside.
-MARKERS = ("Quibblethwaite", "Wexlomere", "Flumpergatan", "yxmarker-", "qoph-")
+MARKERS = ("Quibblethwaite", "Wexlomere", "Flumpergatan", "yxmarker-", "qophmatrix-")
 
 
 def body(w: int, fields: Iterable[str] = FIELDS) -> Record:

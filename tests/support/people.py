@@ -84,7 +84,7 @@ MARKERS = (
     "Zorbina Quibblethwaite",
     "Quibblethwaite",
     "Wexlomere",
-    "918 27",
+    "+46 70 918 27",
     "4929 4212 3460",
     "Flumpergatan",
     "yxmarker-one",

@@ -45,7 +45,7 @@ def test_drawing_ends_with_a_refusal_where_nothing_differs():
     assert caught.value.code is Code.VALUE_UNFIT
     assert len(seen) == TRIES
     assert set(seen) <= set(range(10))
-    assert len(set(seen)) == 10
+    assert len(set(seen)) > 5, "it is drawn anew each time"
 
 
 def test_every_spelling_of_a_value_passes_over_the_attempt_that_gives_the_value_itself():

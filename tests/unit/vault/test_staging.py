@@ -5,6 +5,7 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.storage.base import Change, Conflict, State
+from proxy.tokenization import SHAPES
 from proxy.vault.reveal import Shown, reveal
 from proxy.vault.staging import (
     Held,
@@ -53,6 +54,21 @@ async def test_a_new_record_is_pending_until_it_is_bound_and_resolves_all_the_ti
     assert (row.rid, row.state) == (held.rid, State.LIVE)
     assert bench.people.sealer.open_key(row) == "17"
     assert await values(bench, held, "17") == {**ANN, "tags": "b"}
+
+
+async def test_new_records_of_one_request_get_small_tokens_that_differ_where_there_is_room() -> None:
+    bench = await make_bench()
+    held = await stage_creates(bench.people, [draft(born="1987-04-12") for _ in range(400)], [None] * 400)
+    assert len({token(item, "born") for item in held}) == len({item.rid for item in held}) == 400
+    assert (await bench.store.count(bench.people.table))[0] == 400
+
+
+async def test_where_there_is_no_room_for_that_they_are_taken_all_the_same() -> None:
+    usual = person()
+    year = SHAPES["date"]({"from": "1980-01-01", "to": "1980-12-31"})
+    bench = await make_bench(recipe=usual._replace(shapes={**usual.shapes, "born": year}))
+    held = await stage_creates(bench.people, [draft(born="1987-04-12") for _ in range(400)], [None] * 400)
+    assert (await bench.store.count(bench.people.table))[0] == len(held) == 400
 
 
 async def test_small_tokens_resolve_by_the_record_id_alone() -> None:

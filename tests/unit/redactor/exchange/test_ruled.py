@@ -30,7 +30,9 @@ async def usual(more: str = "") -> Desk:
 async def test_the_application_gets_tokens_and_the_caller_people():
     one = await usual()
     call = await one.send("POST /p", {**ANN, "vip": True})
-    assert not any(text in call.sent.body.decode() for text in ("Wexlomere", "918 27", "1931-02-27", '"one"', '"two"'))
+    assert not any(
+        text in call.sent.body.decode() for text in ("Wexlomere", "+46 70 918 27", "1931-02-27", '"one"', '"two"')
+    )
     assert call.json["vip"] is True
     stored = {**call.json, "id": 1}
     assert await call.seen(201, stored) == {**ANN, "vip": True, "id": 1}
@@ -71,11 +73,16 @@ async def test_nested_arrays_and_objects_each():
         '{match: POST /p, create: p, request: {each: "$.in[*].x"}, response: {each: "$.in[*].x", id: $.id}}'
     )
     body = {
-        "in": [{"x": {"name": "Ann"}}, {"x": [[{"name": "Bo"}], {"name": "Cy"}]}, {"y": {"name": "not named"}}, None]
+        "in": [
+            {"x": {"name": "Zorbina"}},
+            {"x": [[{"name": "Bo"}], {"name": "Cy"}]},
+            {"y": {"name": "not named"}},
+            None,
+        ]
     }
     call = await one.send("POST /p", body)
     assert call.json["in"][2:] == body["in"][2:]
-    assert "Ann" not in call.sent.body.decode()
+    assert "Zorbina" not in call.sent.body.decode()
     assert await call.seen(200, call.json) == body
     assert one.events["staged"] == 3
 
