@@ -89,11 +89,12 @@ def through_engine(path: Path, inserts: list[Insert], sizes: Iterable[int]) -> t
         ]
     )
     groups = [list(itertools.islice(left, size)) for size in sizes]
+    token = f"INSERT INTO t_{LAYOUT.table} (hash, rid) VALUES (?, ?)"  # a name of this file
     start, used = time.perf_counter(), time.process_time()
     for group in groups:
         connection.execute("BEGIN IMMEDIATE")
         connection.executemany(sql.insert, [row for row, _ in group])
-        connection.executemany(sql.add_token, [pair for _, pairs in group for pair in pairs])
+        connection.executemany(token, [pair for _, pairs in group for pair in pairs])
         connection.execute("COMMIT")
     took, used = time.perf_counter() - start, time.process_time() - used
     connection.close()

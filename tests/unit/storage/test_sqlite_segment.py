@@ -154,11 +154,12 @@ def test_an_unmet_precondition_names_the_taken_hashes() -> None:
 
 def test_keys_are_released_where_some_row_holds_one_of_them() -> None:
     connection, sql = connect(), Statements(LAYOUT)
-    for changes, held in (
+    steps: list[tuple[list[Change], list[tuple[int, int]]]] = [
         ([insert(1), insert(2), Release(h("k"), 1, 5), Bind(1, h("k"), b"s", 5)], [(1, 1), (2, 0)]),
         ([Release(h("o"), 1, 6), Release(h("k"), 2, 6), Bind(2, h("k"), b"s", 6)], [(1, 0), (2, 1)]),
         ([Release(h("k"), 2, 7)], [(1, 0), (2, 1)]),
-    ):
+    ]
+    for changes, held in steps:
         segment = Segment(sql)
         assert all(segment.add(change) for change in changes)
         segment.run(connection)
