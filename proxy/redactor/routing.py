@@ -266,6 +266,8 @@ def _as_match(found: Found[Operation]) -> Match:
     operation, names, values = found
     if not names:
         return Match(operation, _NOTHING)
+    if len(names) == 1:  # as nearly always: making a generator of pairs would take longer than the rest
+        return Match(operation, {names[0]: str(values[0], "utf-8", "surrogateescape")})
     return Match(
         operation, {name: str(value, "utf-8", "surrogateescape") for name, value in zip(names, values, strict=True)}
     )
