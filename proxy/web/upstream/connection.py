@@ -20,6 +20,9 @@ from proxy.web.upstream.reply import BufferedReply
 
 _NEVER = float("inf")
 
+#: In place of the request once its answer has begun: an idle connection keeps nobody's body in memory.
+_NOTHING: Final = cast("Call", None)
+
 _REJECTED: Final = "The application ended the TLS connection without an answer: does it ask for a client certificate?"
 
 
@@ -56,7 +59,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
         self._poll: select.poll | None = None
         self._held = b""
-        self._call: Call = cast("Call", None)
+        self._call: Call = _NOTHING
         self._waiter: asyncio.Future[BufferedReply] | None = None
         self._reply: BufferedReply | None = None
         self._left = 0
@@ -270,8 +273,9 @@ class Connection(asyncio.Protocol):
 
     def _begin(self, head: Head, rest: bytes) -> None:
         """The final head is there: make the reply, read what came with it, and wake who waits."""
-        kind = framing(head, self._call.method)
-        if kind is TUNNEL and not self._call.upgrade:
+        call, self._call = self._call, _NOTHING
+        kind = framing(head, call.method)
+        if kind is TUNNEL and not call.upgrade:
             raise BadAnswerError("it switches to a protocol that nobody asked for")
         self._closing = head.close
         reply = self._reply = BufferedReply(head, kind, self)

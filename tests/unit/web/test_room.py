@@ -31,6 +31,16 @@ def test_what_fits_is_held_and_given_back():
     asyncio.run(run())
 
 
+def test_what_does_not_fit_at_once_is_not_held():
+    room = Room(10, 0.0)
+    one, other = Holding(room), Holding(room)
+    assert one.at_once(7)
+    assert not other.at_once(4)
+    assert (room.held, one.size, other.size) == (7, 7, 0)
+    assert other.at_once(3)
+    assert not one.at_once(1)
+
+
 async def test_one_alone_fits_whatever_its_size():
     room = Room(10, 0.0)
     one = Holding(room)

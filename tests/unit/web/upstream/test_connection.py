@@ -1,8 +1,10 @@
 """What a connection does by itself, with a transport that only takes notes; sockets are tested with the client."""
 
 import asyncio
+import weakref
 
 import pytest
+from msgspec.structs import replace
 
 from proxy.web.upstream.connection import Connection
 from proxy.web.upstream.limits import Limits
@@ -67,6 +69,19 @@ async def test_an_answer_in_one_piece_frees_the_connection_at_once(connection):
     assert connection._home.events == ["released"]
     assert connection.usable
     assert (await task).whole == b"ok"
+
+
+async def test_an_idle_connection_keeps_nothing_of_the_request_before(connection):
+    def interim(status, reason, headers):
+        raise AssertionError("there was none")
+
+    task = connection.begin(replace(CALL, interim=interim))
+    kept = weakref.ref(interim)
+    del interim
+    assert kept() is not None
+    connection.data_received(OK)
+    await task
+    assert kept() is None
 
 
 async def test_what_the_proxy_stood_still_is_given_again_to_an_exchange_and_not_to_an_idle_connection(connection):
