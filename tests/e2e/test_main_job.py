@@ -14,6 +14,7 @@ from tests.support.application import Misbehaviour, found_in
 from tests.support.files import rewrite
 from tests.support.patience import PATIENCE
 from tests.support.people import ANN, MARKERS
+from tests.support.real.inside import counts
 
 
 async def ann(world: World, **changes: Any) -> dict[str, Any]:
@@ -175,6 +176,28 @@ async def test_a_create_in_doubt_is_kept_and_bound_by_the_next_read(
         assert await world.call("GET", "/people/1", 200) == {**ANN, "id": 1}
         assert await world.metric("domicile_vault_events_total", event="reconciled") == 1
         assert (await world.call("PATCH", "/people/1", 200, json={"vip": False}))["name"] == ANN["name"]
+
+
+@pytest.mark.parametrize("spelled", ["1", "01"])
+async def test_a_record_that_is_changed_before_its_lost_create_was_shown_is_one_record(
+    world: World, spelled: str
+) -> None:
+    world.application.plan = [Misbehaviour(act=True, cut=True)]
+    await world.call("POST", "/people", json=ANN)
+    changed = await world.call(
+        "PATCH", f"/people/{spelled}", 200, json={"name": "Flumpergatan 1", "born": "1955-05-05"}
+    )
+    person = {**ANN, "name": "Flumpergatan 1", "born": "1955-05-05", "id": 1}
+    assert changed["name"] == person["name"]
+    for _ in range(2):
+        assert await world.call("GET", "/people/1", 200) == person
+        assert await world.call("GET", "/people", 200) == {"items": [person], "total": 1}
+    assert await world.instance.stop() == 0
+    await world.instance.start()
+    assert await world.call("GET", "/people/1", 200) == person
+    await world.call("DELETE", "/people/1", 204)
+    assert counts(world.instance.data)[:3] == (0, 0, 0)
+    nowhere(world)
 
 
 @pytest.mark.parametrize("act", [True, False])
