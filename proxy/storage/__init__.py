@@ -9,7 +9,7 @@ with ``VaultError`` and ``Conflict`` alone.
 
 - ``base`` is the port, ``hooks`` what an engine tells of itself, ``cells`` and ``names`` what all engines share.
 - ``memory`` is the reference: every verb as plainly as it can be said. Tests use it and compare the others with it.
-- ``sqlite`` is the embedded engine. A commit is accepted by ``sqlite_writer`` (one thread, group commit), grouped
+- ``sqlite`` is the embedded engine. A commit is accepted by ``sqlite_writer`` (group commit: flushed by one thread), grouped
   by ``sqlite_segment`` and made durable by ``sqlite_apply``; all SQL stands in ``sqlite_sql``, tables come online
   through ``sqlite_ddl``, ``sqlite_file`` owns and checks the file, ``sqlite_errors`` translates the driver's errors.
 - ``migrations`` bring an older file to this program's format.
