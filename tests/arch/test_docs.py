@@ -48,3 +48,15 @@ def test_every_log_line_that_the_guide_quotes_is_there():
 def test_the_health_command_of_the_guide_is_there():
     assert "`domicile health --ready`" in GUIDE
     assert "health" in COMMANDS
+
+
+@pytest.mark.parametrize(
+    "name", ["README.md", "CHANGELOG.md", "docs/operations.md", "docs/promises.md", "docs/rules.md"]
+)
+def test_every_file_and_test_that_a_page_names_is_there(name):
+    page = (ROOT / name).read_text("utf-8")
+    files = set(re.findall(r"`((?:bench|docs|k8s|proxy|rules|tests)/[\w./-]*)`", page))
+    assert [file for file in files if not (ROOT / file).exists()] == []
+    code = "".join(path.read_text("utf-8") for path in python_files("tests"))
+    tests = set(re.findall(r"`(test_\w+)`", page))
+    assert [test for test in tests if f"def {test}(" not in code] == []
