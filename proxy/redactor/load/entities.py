@@ -17,6 +17,9 @@ from proxy.tokenization.base import Resolution, Shape
 #: Six free digits: with fewer, tokens of digits are not looked up by themselves (``tokenization.digits``).
 _UNIQUE = 900_000
 
+#: The shape of a field whose declaration is at fault, until it is mended: one that no operation is refused for.
+_STAND_IN = make_shape("opaque", {"same": True})
+
 
 @dataclass(frozen=True, slots=True)
 class Draft:
@@ -38,14 +41,16 @@ def _entity(name: str, item: Item, faults: Faults) -> Draft:
     places: dict[str, Position] = {}
     declared: dict[str, Item] = section.value("fields", {})
     for field_name, field_item in declared.items():
-        if isinstance(field_item.value, Section):
-            rule = _field(field_name, field_item.value, faults)
-            if rule is not None:
-                fields[field_name] = rule
-                places[field_name] = field_item.value.place("token")
-                _check_room(rule, name, section.value("population", POPULATION), places[field_name], faults)
+        rule = _field(field_name, field_item.value, faults) if isinstance(field_item.value, Section) else None
+        if rule is not None:
+            fields[field_name] = rule
+            places[field_name] = field_item.value.place("token")
+            _check_room(rule, name, section.value("population", POPULATION), places[field_name], faults)
     _check_names(declared, faults)
     _check_places(fields, declared, faults)
+    for field_name in declared.keys() - fields.keys():  # at fault, and told so: whoever names it makes no further one
+        fields[field_name] = FieldRule(field_name, "text", _STAND_IN, (field_name,), plain=False, find=frozenset())
+        places[field_name] = declared[field_name].at
     schema = Schema(section.value("schema", name), tuple(_schema_field(rule) for rule in fields.values()))
     return Draft(Entity(name, schema, fields, section.value("expires"), addressed=False), item.key, places)
 
@@ -75,6 +80,8 @@ def _shape(kind: str, section: Section, faults: Faults) -> Shape | None:
     if isinstance(token, str):
         name = token
     elif isinstance(token, Section):
+        if "shape" in token and token.value("shape") is None:
+            return None  # which options it may have is not known
         name = token.value("shape", "template" if "template" in token else name)
         options = {key: token.value(key) for key in token if key != "shape"}
         if not _options_fit(name, token, faults):
@@ -94,8 +101,8 @@ def _options_fit(shape: str, token: Section, faults: Faults) -> bool:
     fits = True
     for key, item in token.items.items():
         if key == "shape":
-            fits = fits and item.value is not None
-        elif key not in known:
+            continue
+        if key not in known:
             takes = did_you_mean(key, known) if known else "it takes no options."
             faults.add(item.key, f"token shape {shape} has no option '{key}'; {takes}")
             fits = False

@@ -20,7 +20,7 @@ class Faults:
         return bool(self._found)
 
     def add(self, at: Position, text: str) -> None:
-        """Note a fault: where it stands, what is wrong and what to write instead; never a secret's content."""
+        """Note a fault: where it stands (line 0: nowhere in the file), what is wrong and what to write; no secret's content."""
         self._found.setdefault((at.file, at.line, at.column, text))
 
     def raise_any(self) -> None:
@@ -28,15 +28,23 @@ class Faults:
         if not self._found:
             return
         places = sorted(self._found)
-        details = tuple(Detail(f"{file}:{line}:{column}", text) for file, line, column, text in places[:MOST])
+        details = tuple(Detail(_told(file, line, column), text) for file, line, column, text in places[:MOST])
         count = "1 fault" if len(places) == 1 else f"{len(places)} faults"
         raise VaultError(Code.BAD_RULES, f"The rules have {count}; nothing of them was loaded.", details)
+
+
+def _told(file: str, line: int, column: int) -> str:
+    return f"{file}:{line}:{column}" if line else file
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that a misspelt one may have been meant for."""
+    return next(iter(difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=0.6)), None)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A hint for a misspelt word: the nearest known one, else the list of what is known."""
     names = list(known)
-    near = difflib.get_close_matches(word.lower(), names, n=1, cutoff=0.6)
-    if near:
-        return f"did you mean '{near[0]}'?"
+    if near := nearest(word, names):
+        return f"did you mean '{near}'?"
     return f"known here: {', '.join(names)}." if names else "nothing may stand here."

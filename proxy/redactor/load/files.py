@@ -32,11 +32,11 @@ def read_sources(path: Path, faults: Faults) -> list[Source]:
         paths = _rule_files(path)
     except OSError as error:
         faults.add(
-            Position(str(path), 1, 1), f"cannot be read ({error.strerror}); name a rule file or a folder of them"
+            Position(str(path), 0, 0), f"cannot be read ({error.strerror}); name a rule file or a folder of them"
         )
         return []
     if not paths:
-        faults.add(Position(str(path), 1, 1), "holds no rule file; write one that ends in .yaml, see docs/rules.md")
+        faults.add(Position(str(path), 0, 0), "holds no rule file; write one that ends in .yaml, see docs/rules.md")
     return [source for file in paths if (source := _read(file, faults))]
 
 

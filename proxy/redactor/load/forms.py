@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from proxy.redactor.load.faults import Faults, did_you_mean
+from proxy.redactor.load.faults import Faults, did_you_mean, nearest
 from proxy.redactor.load.references import resolve
 from proxy.redactor.load.tree import Items, Members, Node, Scalar, plain
 from proxy.redactor.rules import Position
@@ -118,7 +118,9 @@ class Word:
             return text
         if text in self.later:
             return context.faults.add(node.at, f"'{text}' is not supported yet; write {_either(self.choices)}")
-        return context.faults.add(node.at, f"{_shown(node)} is not known here; write {_either(self.choices)}")
+        near = nearest(text, self.choices) if text else None
+        instead = f"did you mean '{near}'?" if near else f"write {_either(self.choices)}"
+        return context.faults.add(node.at, f"{_shown(node)} is not known here; {instead}")
 
     def schema(self) -> JsonSchema:
         return {"enum": list(self.choices)}
@@ -133,13 +135,14 @@ class Whole:
 
     @property
     def label(self) -> str:
-        return f"number from {self.least} to {self.most}"
+        return f"`{self.least}`" if self.least == self.most else f"number from {self.least} to {self.most}"
 
     def read(self, node: Node, context: Context) -> Any:
         value = node.value if isinstance(node, Scalar) else None
         if type(value) is int and self.least <= value <= self.most:
             return value
-        return context.faults.add(node.at, f"this must be a whole number from {self.least} to {self.most}")
+        wanted = f"{self.least}" if self.least == self.most else f"a whole number from {self.least} to {self.most}"
+        return context.faults.add(node.at, f"this must be {wanted}")
 
     def schema(self) -> JsonSchema:
         return {"type": "integer", "minimum": self.least, "maximum": self.most}

@@ -94,3 +94,22 @@ def test_a_planned_population_makes_room_enough():
 )
 def test_small_shapes_resolve_by_their_record(name, options, small):
     assert needs_record(make_shape(name, options)) is small
+
+
+@pytest.mark.parametrize(
+    ("declared", "told"),
+    [
+        ("{kind: nam}", "'nam' is not known here; did you mean 'name'?"),
+        ("{token: opaque}", "lacks 'kind'"),
+        ("{kind: name, token: {shape: msk, first: 1}}", "'msk' is not known here; did you mean 'mask'?"),
+        ("{kind: name, token: {shape: opaque, first: 1}}", "token shape opaque has no option 'first'"),
+        ("name", "must be a mapping"),
+    ],
+)
+def test_a_field_at_fault_is_told_once_and_not_again_by_those_who_name_it(declared, told):
+    operations = """operations:
+  - {match: POST /people, create: person, request: {form: {name: name}}, response: {id: $.id}}
+  - {match: GET /people, read: person, query: {name: {field: name}}, response: {fields: {name: $.name}, id: $.id}}
+"""
+    (fault,) = faults_of(with_fields(f"name: {declared}") + operations)
+    assert told in fault.text

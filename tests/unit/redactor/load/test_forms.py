@@ -57,6 +57,7 @@ def test_a_word_is_one_of_its_choices():
     word = Word(("keep", "erase"), later=("mask",))
     assert read_form(word, "keep") == ("keep", [])
     assert faults(word, "drop") == ["f:1:1: 'drop' is not known here; write keep or erase"]
+    assert faults(word, "earse") == ["f:1:1: 'earse' is not known here; did you mean 'erase'?"]
     assert faults(word, "mask") == ["f:1:1: 'mask' is not supported yet; write keep or erase"]
     assert faults(word, "[keep]") == ["f:1:1: a list is not known here; write keep or erase"]
     assert faults(Word(("a",)), "{b: c}") == ["f:1:1: a mapping is not known here; write a"]
@@ -68,6 +69,8 @@ def test_a_word_is_one_of_its_choices():
 def test_a_whole_number_stays_within_its_bounds(text):
     assert read_form(Whole(1, 9), "5") == (5, [])
     assert faults(Whole(1, 9), text) == ["f:1:1: this must be a whole number from 1 to 9"]
+    assert faults(Whole(2, 2), text) == ["f:1:1: this must be 2"]
+    assert (Whole(1, 9).label, Whole(2, 2).label) == ("number from 1 to 9", "`2`")
 
 
 def test_anything_is_read_as_ordinary_values():
