@@ -53,7 +53,7 @@ def run(arguments: Arguments) -> int:
     faults = look(lambda: load(arguments.config, os.environ), PARTS)
     names = ["settings", *PARTS]
     data = {name: output.fault(faults[name]) if name in faults else None for name in names if _looked(name, faults)}
-    text = "\n".join(line for name in data for line in _lines(name, faults.get(name)))
+    text = "\n".join(line for name in data for line in _lines(name, faults))
     output.show({"ok": not faults, "faults": data}, text, as_json=arguments.json)
     return FAULT if faults else OK
 
@@ -77,9 +77,15 @@ def _looked(name: str, faults: Mapping[str, Any]) -> bool:
     return name == "settings" or "settings" not in faults
 
 
-def _lines(name: str, error: VaultError | None) -> list[str]:
+def _lines(name: str, faults: Mapping[str, VaultError]) -> list[str]:
+    error = faults.get(name)
     if error is None:
         return [f"{name}: in order"]
+    first = next(
+        other for other, told in faults.items() if (told.message, told.details) == (error.message, error.details)
+    )
+    if first != name:  # the store cannot be opened without its key: one sentence is enough
+        return [f"{name}: cannot be looked at; mend {first} first"]
     return [f"{name}: {error.message}", *output.lines(error.details)]
 
 

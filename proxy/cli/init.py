@@ -1,17 +1,20 @@
 """``domicile init``: data folder, key file and an empty vault; says what to keep safe."""
 
 import argparse
+import dataclasses
 import os
 from typing import Final
 
 from proxy.cli import output
 from proxy.cli.command import OK, Arguments, Command
 from proxy.config import load
+from proxy.config.load import DEFAULT_FILE
+from proxy.config.values import country
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The country may be given here, for a first try without a settings file."""
-    parser.add_argument("--country", metavar="CC", help="the country of this instance, such as se")
+    parser.add_argument("--country", metavar="CC", type=_country, help="the country of this instance, such as se")
 
 
 def run(arguments: Arguments) -> int:
@@ -20,10 +23,8 @@ def run(arguments: Arguments) -> int:
 
     from proxy.bootstrap import ENVIRONMENT, prepare
 
-    environ = dict(os.environ)
-    if arguments.country:
-        environ["DOMICILE__COUNTRY"] = arguments.country
-    settings = load(arguments.config, environ)
+    given = load(arguments.config, os.environ)
+    settings = dataclasses.replace(given, country=arguments.country or given.country)
     made = asyncio.run(prepare(settings))
     place = settings.keys.place if settings.keys.source == "file" else f"the environment variable {settings.keys.place}"
     data = {
@@ -40,11 +41,24 @@ def run(arguments: Arguments) -> int:
             f"  store        {settings.store.path}",
             f"  keys         {place}",
             "Keep a copy of the keys in another place than the copies of the store: without them nothing can be read again.",
-            "Next: domicile serve",
+            _next(settings.country, arguments) if settings.country != given.country else "Next: domicile serve",
         ]
     )
     output.show(data, text, as_json=arguments.json)
     return OK
+
+
+def _next(country: str, arguments: Arguments) -> str:
+    """The vault does not keep the country: without this hint ``serve`` would quietly go by that of the settings."""
+    file = arguments.config or DEFAULT_FILE
+    return f"Next: write `country: {country}` into {file}, for the vault does not keep it. Then: domicile serve"
+
+
+def _country(text: str) -> str:
+    try:
+        return country(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error}; write two lower-case letters, such as se") from None
 
 
 COMMAND: Final = Command(

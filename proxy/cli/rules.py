@@ -47,7 +47,7 @@ def test(arguments: Arguments) -> int:
     for name, problems in results.items():
         lines.append(f"{'FAILED' if problems else 'holds '}  {name}")
         lines.extend(f"          {problem}" for problem in problems)
-    lines.append(f"{len(results)} tests, {failed} failed")
+    lines.append(f"{len(results)} {'test' if len(results) == 1 else 'tests'}, {failed} failed")
     output.show(data, "\n".join(lines), as_json=arguments.json)
     return FAULT if failed else OK
 

@@ -56,6 +56,16 @@ def test_one_part_with_a_fault_does_not_hide_another(monkeypatch, capsys):
     ]
 
 
+def test_what_cannot_be_looked_at_for_another_fault_names_that_one(elsewhere, capsys):
+    assert main(["init"]) == 0
+    (elsewhere / "data" / "keys.json").chmod(0o644)
+    capsys.readouterr()
+    assert main(["check"]) == 1
+    shown = capsys.readouterr().out
+    assert shown.count("is open to others") == 1
+    assert "store: cannot be looked at; mend keys first\n" in shown
+
+
 def test_as_json_every_part_is_null_or_its_fault(monkeypatch, capsys):
     monkeypatch.setattr(check, "PARTS", {"rules": broken(Code.BAD_RULES), "keys": lambda _settings: None})
     assert main(["check", "--json"]) == 1

@@ -85,7 +85,7 @@ def test_a_fitting_text_becomes_its_value(read, text, value):
         (values.size(1024), "256 MB", "number followed by"),
         (values.size(2048), "1KiB", "too small"),
         (values.size(1024), "2000GiB", "beyond all memory"),
-        (values.one_of("json", "text"), "xml", "json, text"),
+        (values.one_of("json", "text"), "xml", "not known here"),
         (values.path_or("none"), "~/ca.pem", "~ is not understood"),
         (values.host_or_none, "crm example", "not a host name"),
         (values.host_or_none, "[::1]", "not a host name"),
