@@ -71,12 +71,17 @@ def run(arguments: Arguments) -> int:
 
 def _run(arguments: Arguments, wanted: tuple[int, int, int, int]) -> int:
     from proxy.cli.process import run_on_uvloop
-    from proxy.telemetry import logs
 
     ports = free_ports(wanted)
     settings = _settings(arguments, ports)
-    logs.configure(logs.Style("warning", "text", strict=False))
+    _log_from("warning")
     return run_on_uvloop(demo(settings, ports))
+
+
+def _log_from(level: str) -> None:
+    from proxy.telemetry import logs
+
+    logs.configure(logs.Style(level, "text", strict=False))
 
 
 def _settings(arguments: Arguments, ports: Ports) -> Settings:
@@ -125,6 +130,7 @@ async def demo(settings: Settings, ports: Ports) -> int:
             ),
             flush=True,
         )
+        _log_from("info")  # from here on: whether an edited rule file took effect
         await stop
     print("\n  Stopped; make demo (or domicile demo) goes on where you left.", flush=True)
     return OK

@@ -85,6 +85,27 @@ async def test_the_three_lines_to_try_work_as_printed(tmp_path: Path, unavailabl
         assert (await contacts(running.application))[-1]["last_name"] != "Holm"
 
 
+async def test_an_edited_rule_file_is_told_when_it_is_refused_and_when_it_takes_effect(tmp_path: Path) -> None:
+    async with demo(tmp_path) as running:
+        text = running.rules.read_text("utf-8")
+        running.rules.write_text(text.replace("{kind: phone,", "{kind: fone,"), "utf-8")
+        told = await said(running, "a fault in the rules")
+        assert "did you mean 'phone'?" in told
+        running.rules.write_text(text.replace("keep_last: 2", "keep_last: 3"), "utf-8")
+        assert "a fault in the rules" not in await said(running, "rules took effect")
+
+
+async def said(running: Demo, event: str) -> str:
+    """The lines that it prints up to one about that event."""
+    assert running.process.stdout is not None
+    lines = [""]
+    async with asyncio.timeout(PATIENCE):
+        while event not in lines[-1]:
+            lines.append((await running.process.stdout.readline()).decode())
+            assert lines[-1], "".join(lines)
+    return "".join(lines)
+
+
 async def shell(line: str) -> bytes:
     process = await asyncio.create_subprocess_exec("bash", "-c", line, stdout=asyncio.subprocess.PIPE)
     answer, _ = await asyncio.wait_for(process.communicate(), PATIENCE)
