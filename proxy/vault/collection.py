@@ -39,6 +39,8 @@ class TableState:
     in_flight: set[int] = field(default_factory=set)  #: record and staging ids of exchanges under way
     #: Names of records that were deleted, unknown to the vault, while others were being made; and when, as a sequence number.
     gone: dict[bytes, int] = field(default_factory=dict)
+    #: Names that were given while others were under way, to which record, and when: one of the others may turn out to be the same.
+    named: dict[bytes, tuple[int, int]] = field(default_factory=dict)
 
 
 class Sequencer:

@@ -31,7 +31,11 @@ _TELLING = (Resolution.SEALED, Resolution.INDEXED)
 
 
 async def join(collection: Collection, shown: Sequence[Shown], revealed: Revealed, began: int) -> list[Opened | None]:
-    """Join what the objects of an answer show to be one; gives the record that each object is, bound or to be bound."""
+    """Join what the objects of an answer show to be one; gives the record that each object is, bound or to be bound.
+
+    ``began`` is when the request of that answer was received: the application may have read an object before it took a change
+    whose answer has come since, and joining by what it was then would put the older values over the acknowledged ones.
+    """
     await keep(collection, [stray for index, stray in revealed.loose if shown[index].id is None], began)
     rows = list(revealed.rows)
     ids = {ident for index, _ in revealed.loose if (ident := shown[index].id) is not None}
@@ -44,6 +48,8 @@ async def join(collection: Collection, shown: Sequence[Shown], revealed: Reveale
         home = homes.get(row.rid) if row is not None else None
         if home is None:
             rows[index] = rows[index] or stray
+        elif began < max(home.row.updated_at, stray.row.updated_at):
+            rows[index] = home  # what was read before the last change tells nothing about it
         elif not _are_one(collection, home, stray, item):
             rows[index] = stray  # the application has given the name to another record
         else:

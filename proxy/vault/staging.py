@@ -106,18 +106,29 @@ async def bind(collection: Collection, pairs: Sequence[tuple[Held, str]]) -> Non
 
     An id that was deleted while the record was being made, and that nobody knew, may well have been this very record's: then
     it stays pending, until an answer shows it or nobody ever does.
+
+    An id that another got while the record was under way is of both: an update by id overtook the answer to the create. The
+    newer one holds the name, and both stay for good, until an answer shows what belongs together.
     """
-    now = collection.clock()
+    now, named = collection.clock(), collection.state.named
     changes: list[Change] = []
+    twice: list[int] = []  #: records without a name that are another's, too
     overtaken = 0
     for held, key in pairs:
         digest = collection.key_hash(key)
         if collection.state.gone.get(digest, 0) > held.rid:
             overtaken += 1
             continue
+        rid, at = named.get(digest, (held.rid, 0))
+        if rid != held.rid and at > held.rid:
+            twice.append(min(rid, held.rid))
+            if rid > held.rid:
+                continue
         changes.append(Release(digest, held.rid, now))
         sealer = held.sealer or collection.sealer.record(held.rid, held.salt)
         changes.append(Bind(held.rid, digest, sealer.key(key), now))
+    changes.extend([Accept(rid, now) for rid in twice])
+    _remember(collection, pairs)
     await _finish(collection, [held for held, _ in pairs], changes)
     if overtaken:
         collection.observe("in_doubt", overtaken)
@@ -134,6 +145,20 @@ def overtake(collection: Collection, keys: Iterable[str]) -> None:
         oldest = min(state.in_flight)
         state.gone = {digest: at for digest, at in state.gone.items() if at > oldest}
     state.gone.update((collection.key_hash(key), collection.around.sequence()) for key in keys)
+
+
+def _remember(collection: Collection, pairs: Sequence[tuple[Held, str]]) -> None:
+    """Who has which name, as long as there is anybody else under way who may turn out to be the same."""
+    state = collection.state
+    if len(state.in_flight) <= len(pairs):
+        return
+    if len(state.named) >= _MOST_GONE:
+        oldest = min(state.in_flight)
+        state.named = {digest: named for digest, named in state.named.items() if named[1] > oldest}
+    for held, key in pairs:
+        digest = collection.key_hash(key)
+        if state.named.get(digest, (0, 0))[0] <= held.rid:
+            state.named[digest] = held.rid, collection.around.sequence()
 
 
 async def accept(collection: Collection, held: Sequence[Held]) -> None:
@@ -198,8 +223,9 @@ def forget(collection: Collection, held: Sequence[Held]) -> None:
         state.in_flight.discard(item.rid)
         if item.sid is not None:
             state.in_flight.discard(item.sid)
-    if state.gone and not state.in_flight:
+    if not state.in_flight and (state.gone or state.named):
         state.gone.clear()
+        state.named.clear()
 
 
 # ---------------------------------------------------------------------- parts

@@ -211,3 +211,32 @@ async def test_a_join_that_is_cut_off_loses_nothing(late: bool) -> None:
     for _ in range(2):
         assert await show(bench, "17", *stored) == ["Anna", *list(ANN.values())[1:]]
     assert await states(bench) == (1, 0, 0)
+
+
+async def test_an_answer_read_before_the_last_change_joins_nothing() -> None:
+    bench = await make_bench()
+    began = bench.clock()
+    bench.clock.advance(1)
+    first = await lost_create(bench, name="Ann", email="ann@example.com")
+    second = await change(bench, "17", name="Bo", email="bo@example.com")
+    stale = [Shown("17", tuple(all_of(first)))]
+    for _ in range(2):
+        revealed = await reveal(bench.people, stale)
+        assert [value.text for value in revealed.values[0] if value] == ["Ann", "ann@example.com"]
+        await reconcile(bench.people, stale, revealed, began)
+    assert (await bench.people.by_key(["17"]))["17"].rid == second.rid
+    assert await show(bench, "17", *all_of(second)) == ["Bo", "bo@example.com"]
+
+
+@pytest.mark.parametrize("create_first", [True, False])
+async def test_a_change_that_meets_the_create_of_its_record_loses_nothing_of_either(create_first: bool) -> None:
+    bench = await make_bench()
+    first = (await stage_creates(bench.people, [draft(**ANN)], [None]))[0]
+    second = (await stage_updates(bench.people, [("17", draft(name="Anna"))]))[0]
+    for held in (first, second) if create_first else (second, first):
+        await bind(bench.people, [(held, "17")])
+    assert not bench.people.state.named, "nothing is under way any more"
+    await after_a_week(bench)
+    assert (await bench.people.by_key(["17"]))["17"].rid == second.rid
+    assert await show(bench, "17", *all_of(first, second)) == ["Anna", *list(ANN.values())[1:]]
+    assert await states(bench) == (1, 0, 0)
