@@ -17,12 +17,18 @@ def variable(name: str) -> str:
     return PREFIX + name.upper().replace(".", "__")
 
 
+#: What looks like a setting and is none -> the variable that is meant. ``keys: env:DOMICILE_KEYS`` is a fair name for a key.
+_NEARLY: Final = {variable(name).replace("__", "_"): variable(name) for name in SETTINGS if not name.startswith("keys")}
+
+
 def read(environ: Mapping[str, str]) -> tuple[dict[str, Given], list[Detail]]:
     """The settings that an environment holds, by dotted name, and the faults among them, in order of the alphabet."""
     given: dict[str, Given] = {}
     faults: list[Detail] = []
     for written in sorted(environ):
         if not written.startswith(PREFIX):
+            if meant := _NEARLY.get(written):
+                faults.append(Detail(written, f"this sets nothing, for one underscore is missing: write {meant}"))
             continue
         name = written.removeprefix(PREFIX).lower().replace("__", ".")
         text = environ[written]

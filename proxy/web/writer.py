@@ -30,7 +30,9 @@ def interim(incoming: Incoming, status: int, reason: bytes, headers: RawHeaders)
 def refuse(incoming: Incoming, status: int, error: VaultError) -> None:
     """Answer in the proxy's own name."""
     incoming.begin(status)
-    incoming.write(own.answer(status, error, head=incoming.head.method == "HEAD", close=incoming.close))
+    whole = own.answer(status, error, head=incoming.head.method == "HEAD", close=incoming.close)
+    incoming.size += len(whole) - whole.index(b"\r\n\r\n") - 4
+    incoming.write(whole)
 
 
 def begin(incoming: Incoming, reply: Reply) -> bytes:

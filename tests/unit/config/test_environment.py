@@ -23,6 +23,21 @@ def test_variables_that_an_orchestrator_makes_for_a_service_are_left_alone():
 
 
 @pytest.mark.parametrize(
+    ("written", "meant"),
+    [("DOMICILE_RULES", "DOMICILE__RULES"), ("DOMICILE_LISTEN_PROXY", "DOMICILE__LISTEN__PROXY")],
+)
+def test_a_variable_that_lacks_an_underscore_is_a_fault(written, meant):
+    given, (fault,) = read({written: "x"})
+    assert given == {}
+    assert fault.source == written
+    assert fault.text.endswith(f"write {meant}")
+
+
+def test_a_key_may_stand_in_a_variable_of_a_fair_name():
+    assert read({"DOMICILE_KEYS": "secret"}) == ({}, [])
+
+
+@pytest.mark.parametrize(
     ("written", "text", "sentence"),
     [
         ("DOMICILE__LISTEN", "x", "set each, such as DOMICILE__LISTEN__PROXY"),

@@ -116,6 +116,7 @@ def test_a_refusal(method):
     writer.refuse(caller, 403, VaultError(Code.OPERATION_DENIED, "No."))
     assert caller.sent.startswith(b"HTTP/1.1 403 Forbidden\r\n")
     assert caller.sent.endswith(b"\r\n\r\n") is (method == "HEAD")
+    assert caller.size == len(caller.sent.partition(b"\r\n\r\n")[2])
 
 
 def test_whole_and_restored_answers():
