@@ -16,6 +16,7 @@ import pytest_asyncio
 from tests.support.application import found_in
 from tests.support.instance import Instance, running
 from tests.support.people import rules
+from tests.support.patience import PATIENCE
 from tests.support.rawclient import RawClient, chunked, get, post
 from tests.support.rawhttp import Message, Wire
 from tests.support.rawserver import RawServer
@@ -341,7 +342,7 @@ async def test_one_tenants_batch_degraded_all(bench: Bench) -> None:
     batches = [asyncio.create_task(bench.ask(post("/people/bulk", people, JSON))) for _ in range(3)]
     served = 0
     while not all(batch.done() for batch in batches):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             assert (await bench.ask(get("/next"))).status == 201
         served += 1
     assert served
