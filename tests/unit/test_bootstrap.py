@@ -15,6 +15,7 @@ from proxy.bootstrap import Overrides, check_keys, check_store, load_rules, prep
 from proxy.config import Keys, Settings, load
 from proxy.crypto.sources import open_source
 from proxy.errors import Code, VaultError
+from proxy.redactor.cases import Case
 from proxy.storage.memory import MemoryStore
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
@@ -238,6 +239,21 @@ async def test_a_test_that_does_not_hold_says_what_is_wrong(settings):
     assert all(name.startswith("contacts: ") for name in results)
     told = [problem for problems in results.values() for problem in problems]
     assert told == ["the application sees 'Stockholm', which app_sees.without forbids"] * 2
+
+
+async def test_a_text_that_stands_in_a_token_by_chance_is_no_fault(settings, monkeypatch):
+    tries: list[str] = []
+
+    async def run_case(_runtime: object, case: Case) -> list[str]:
+        tries.append(case.call.target)
+        return ["never holds", f"chance {len(tries)}"]
+
+    monkeypatch.setattr(bootstrap, "run_case", run_case)
+    text = (ROOT / "rules" / "contacts.yaml").read_text()
+    settings.rules.write_text(text)
+    results = await try_rules(load_rules(settings))
+    assert set(map(tuple, results.values())) == {("never holds",)}
+    assert len(tries) == bootstrap._TRIALS * len(results)
 
 
 # ---------------------------------------------------------------------- a running instance

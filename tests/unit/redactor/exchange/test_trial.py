@@ -19,7 +19,7 @@ async def problems(**content: Any) -> list[str]:
     return await run_case(one.runtime, parse_case(RuleTest("t", "app", content, Position("f", 1, 1))))
 
 
-CREATE = {"match": "POST /p", "json": {"name": "Ann", "email": "Ann@x.example", "vip": True, "n": 1}}
+CREATE = {"match": "POST /p", "json": {"name": "Zorbina", "email": "Ann@x.example", "vip": True, "n": 1}}
 ANSWER = {
     "status": 201,
     "json": {"id": 17, "name": "{sent $.name}", "text": "is {sent $.email} and {sent $.vip}", "all": ["{sent $.no}"]},
@@ -28,16 +28,16 @@ ANSWER = {
 
 async def test_a_test_that_holds_has_no_problems():
     sees = {
-        "without": ["Ann", "ann@x.example"],
+        "without": ["Zorbina", "ann@x.example"],
         "json": {"vip": True, "name": {"shape": "opaque"}, "email": {"shape": "email"}},
     }
     answer = {"status": 201, "json": {"id": 17, "name": "{sent $.name}", "email": "{sent $.email}"}}
-    assert await problems(call=CREATE, app_sees=sees, app_answers=answer, caller_sees={"status": 201, "json": {"id": 17, "name": "Ann", "email": "Ann@x.example"}}) == []  # fmt: skip
+    assert await problems(call=CREATE, app_sees=sees, app_answers=answer, caller_sees={"status": 201, "json": {"id": 17, "name": "Zorbina", "email": "Ann@x.example"}}) == []  # fmt: skip
 
 
 async def test_forms_queries_and_addresses():
-    call = {"match": "POST /f", "form": {"n": "Ann Å", "m": "Ann@x.example"}}
-    sees = {"without": ["ann"], "form": {"n": {"shape": "alphaNumeric"}, "m": {"shape": "emailPersistent"}}}
+    call = {"match": "POST /f", "form": {"n": "Zorbina Å", "m": "Ann@x.example"}}
+    sees = {"without": ["zorbina"], "form": {"n": {"shape": "alphaNumeric"}, "m": {"shape": "emailPersistent"}}}
     assert (
         await problems(call=call, app_sees=sees, app_answers={"status": 302, "headers": {"Location": "/p/{sent $.n}"}})
         == []
@@ -57,7 +57,10 @@ async def test_forms_queries_and_addresses():
         ({"json": {"vip": 1}}, ["app_sees.json $.vip is not 1"]),
         ({"json": {"n": True}}, ["app_sees.json $.n is not true"]),
         ({"json": {"vip": {"shape": "email"}}}, ["app_sees.json $.vip is no token of shape email"]),
-        ({"json": {"name": "Ann", "x": {}}}, ['app_sees.json $.name is not "Ann"', "app_sees.json $.x is missing"]),
+        (
+            {"json": {"name": "Zorbina", "x": {}}},
+            ['app_sees.json $.name is not "Zorbina"', "app_sees.json $.x is missing"],
+        ),
         ({"json": []}, ["app_sees.json $ is not []"]),
         ({"form": {"name": "x"}}, ["app_sees.form $.name is missing"]),
     ],
@@ -75,7 +78,7 @@ async def test_what_the_application_gets_is_compared(sees, wanted):
         ({"status": 201, "json": [1]}, {"json": [1, 2]}, ["caller_sees.json $ is not [1, 2]"]),
         ({"status": 201, "json": 1}, {"json": True}, ["caller_sees.json $ is not true"]),
         ({"status": 201}, {"status": 200}, ["the caller gets status 201, not 200"]),
-        ({"status": 422, "json": {"bad": "{sent $.name}"}}, {"status": 422, "json": {"bad": "Ann"}}, []),
+        ({"status": 422, "json": {"bad": "{sent $.name}"}}, {"status": 422, "json": {"bad": "Zorbina"}}, []),
         ({"status": 204}, {"status": 204}, []),
         (ANSWER, {"json": {"id": 17, "name": "Bo", "text": "x", "all": [None]}}, ['caller_sees.json $.name is not "Bo"', 'caller_sees.json $.text is not "x"']),
     ],
@@ -90,7 +93,7 @@ async def test_problems_never_tell_what_was_found():
     )
     assert found
     assert "x.example" not in json.dumps(found)
-    assert '"Ann"' not in json.dumps(found)
+    assert "Zorbina" not in json.dumps(found)
 
 
 async def test_a_call_that_no_rule_names_or_that_is_refused_is_a_problem():
