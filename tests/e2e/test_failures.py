@@ -15,8 +15,8 @@ import pytest_asyncio
 
 from tests.support.application import found_in
 from tests.support.instance import Instance, running
-from tests.support.people import rules
 from tests.support.patience import PATIENCE
+from tests.support.people import rules
 from tests.support.rawclient import RawClient, chunked, get, post
 from tests.support.rawhttp import Message, Wire
 from tests.support.rawserver import RawServer
