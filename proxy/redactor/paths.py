@@ -27,6 +27,7 @@ _PARAMETERS = re.compile(rb";[^/]*")
 _SEPARATOR_ESCAPES = re.compile(rb"%(2f|5c)", re.IGNORECASE)
 _WIDE_ESCAPE = re.compile(rb"%[uU]00([0-9A-Fa-f]{2})")
 _FORMAT = re.compile(rb"\.[A-Za-z0-9_-]{1,16}\Z")
+_ASKED = re.compile(rb"[?#]")
 _ABSOLUTE = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
 
 
@@ -95,11 +96,14 @@ def looser(reading: Reading) -> Iterator[Reading]:
     """The same path for applications that see less in it than is there; none for most paths.
 
     IIS and Windows drop dots and white space at the end of a segment; Rails, Spring and ASP.NET take ``.json`` and any
-    other ending of the last segment for a wish, not for a part of the name.
+    other ending of the last segment for a wish, not for a part of the name. A server that decodes a path and hands it on
+    undoes ``%3f`` and ``%23`` as well, and the next one sees a query or a fragment begin there.
     """
     trimmed = tuple(kept for part in reading if (kept := part.strip(_BLANK).rstrip(_BLANK + b".")))
     if trimmed != reading:
         yield trimmed
+    if trimmed and (asked := _ASKED.search(trimmed[-1])):
+        yield (*trimmed[:-1], *segments(trimmed[-1][: asked.start()]))
     if trimmed and b"." in trimmed[-1]:
         bare = _FORMAT.sub(b"", trimmed[-1])
         if bare != trimmed[-1]:

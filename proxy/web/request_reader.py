@@ -4,6 +4,7 @@ It stands where aiohttp's parser would stand, and answers to the same names, so 
 Nothing is read twice: a head waits until it is whole, a body is handed on as it comes.
 """
 
+import re
 from typing import Final, cast
 
 from aiohttp.web_protocol import RequestPayloadError
@@ -15,6 +16,9 @@ from proxy.web.upstream.head import BadAnswerError
 
 #: A request and its body; or why what came is no request, after which nothing else is read.
 Message = tuple[RequestHead | BadRequestError, Body]
+
+#: Empty lines; taken off in one step, for a megabyte may hold half a million.
+_NOTHING: Final = re.compile(rb"\A(?:\r\n)+")
 
 #: Requests read ahead of the one that is handled; more wait as bytes.
 _AHEAD: Final = 32
@@ -102,8 +106,7 @@ class RequestReader:
             end = data.find(b"\r\n\r\n")
         try:
             if data[:1] == b"\r":  # empty lines before a request are read over (RFC 9112 section 2.2)
-                while data.startswith(b"\r\n"):
-                    data = data[2:]
+                data = _NOTHING.sub(b"", data, 1)
                 end = data.find(b"\r\n\r\n")
             if end < 0:
                 self._hold(data)

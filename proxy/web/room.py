@@ -4,6 +4,9 @@ A matched request is read whole before a byte of it leaves, and its answer befor
 callers at once could fill the memory with bodies that are each within their limit. Here each of them takes room before
 it is kept; where there is none it waits a while, and is then refused in words.
 
+Small ones never wait, or a few callers with large bodies that they send slowly could keep everybody else from being
+served; what they take counts all the same.
+
 Bodies arrive in pieces, so many of them could fill the room together and none be complete. One of those that wait may
 therefore go beyond the limit until it is over: there is always one that comes to its end.
 """
@@ -14,9 +17,12 @@ from typing import NamedTuple
 
 from proxy.errors import Code, VaultError
 
+#: A message is small while it holds no more than this part of the room.
+_SMALL = 1024
+
 
 class Room:
-    """So many bytes for everybody together, and for one body more."""
+    """So many bytes for everybody together, for one body more, and for small ones."""
 
     __slots__ = ("_favoured", "_patience", "_waiting", "held", "limit")
 
@@ -29,6 +35,8 @@ class Room:
 
     def fits(self, size: int, holding: "Holding") -> bool:
         """Whether somebody may take more now; who holds nothing yet stands behind those who wait."""
+        if (holding.size + size) * _SMALL <= self.limit:
+            return True
         if self.held + size <= self.limit and (holding.size or not self._waiting):
             return True
         return self._may_go_beyond(holding)

@@ -113,6 +113,10 @@ def test_a_path_made_of_tricks_is_refused_instead_of_followed():
         (b"a/...", [b"a"]),
         (b"a/b.c d", []),
         (b".", [b""]),
+        (b"a/b?", [b"a/b"]),
+        (b"a/b#c.json", [b"a/b", b"a/b#c"]),
+        (b"a/?b", [b"a"]),
+        (b"a?b/c", []),
     ],
 )
 def test_applications_that_see_less_in_a_path(path, read):

@@ -187,3 +187,11 @@ def test_any_bytes_are_read_in_the_same_way_or_refused_however_they_are_cut(chan
 @given(st.binary(max_size=400))
 def test_any_bytes_are_read_or_refused(data):
     assert outcome([data]) == outcome([data[at : at + 1] for at in range(len(data))])
+
+
+def test_empty_lines_cost_no_more_than_their_bytes():
+    """Taken off one by one, with a copy of the rest for each, a million of them would take minutes."""
+    one = reader()
+    assert one.feed_data(b"\r\n" * 1_000_000 + b"\r") == ([], False, b"")
+    messages, _, _ = one.feed_data(b"\n\r\n" + get("/1"))
+    assert [head.target for head, _ in messages if isinstance(head, RequestHead)] == [b"/1"]

@@ -53,6 +53,18 @@ async def test_one_alone_fits_whatever_its_size():
     await Holding(room).take(50)
 
 
+async def test_a_small_one_never_waits_for_large_ones():
+    room = Room(2048, 0.0)
+    large, small, empty = Holding(room), Holding(room), Holding(room)
+    await large.take(4096)
+    assert (small.at_once(2), small.at_once(1), empty.at_once(0)) == (True, False, True)
+    assert room.held == 4098
+    with pytest.raises(VaultError):
+        await small.take(1)
+    small.close()
+    assert room.held == 4096
+
+
 async def test_of_many_that_fill_the_room_together_one_comes_to_its_end():
     room = Room(10, 0.0)
     many = [Holding(room) for _ in range(5)]
