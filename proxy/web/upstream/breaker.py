@@ -4,7 +4,9 @@ Callers then get their refusal at once in place of a time-out, and an applicatio
 them. After the pause one request is let through; its answer ends the refusals, its failure begins another pause.
 
 What counts is that no answer came: unreachable, or too late. An answer of any status shows that the application lives,
-so a 500 never opens the breaker; nor does an answer that is broken off, which one odd request may provoke.
+so a 500 never opens the breaker; nor does an answer that is broken off, which one odd request may provoke. A request that
+is too late does not count where others were answered while it waited: only what it asks for hangs, and one caller could
+keep everybody from the application by asking for that ten times at once.
 """
 
 import math
@@ -63,13 +65,22 @@ class Breaker:
             self.open = False
             self._told(False)
 
-    def failed(self, fault: UpstreamFault, now: float, *, tried: bool) -> None:
-        """A request ended without an answer. ``tried``: it was the one that ``admit`` let through to see."""
+    def failed(self, fault: UpstreamFault, now: float, *, tried: bool, lively: bool = False) -> None:
+        """A request ended without an answer.
+
+        ``tried``: it was the one that ``admit`` let through to see. ``lively``: others were answered while it waited for its answer.
+        """
         if tried:
             self._trying = False
             if fault.code not in _NEUTRAL and not fault.starved:
                 self._until = now + self._pause
-        elif self._failures and not self.open and fault.code in _COUNTED and not fault.starved:
+        elif (
+            self._failures
+            and not self.open
+            and fault.code in _COUNTED
+            and not fault.starved
+            and not (lively and fault.sent)
+        ):
             self.engaged = True
             self._count += 1
             if self._count >= self._failures:

@@ -60,7 +60,8 @@ class HttpUpstream:
         try:
             reply = await self._exchange(pool, call)
         except UpstreamFault as fault:
-            breaker.failed(fault, asyncio.get_running_loop().time(), tried=tries)
+            now = asyncio.get_running_loop().time()
+            breaker.failed(fault, now, tried=tries, lively=pool.lively(now))
             raise
         except BaseException:
             if tries:

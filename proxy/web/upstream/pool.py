@@ -1,6 +1,7 @@
 """The connections to one address: used last in, first out, bounded in number, closed when idle too long."""
 
 import asyncio
+import math
 import ssl
 from collections import deque
 from collections.abc import Callable
@@ -35,6 +36,7 @@ class Pool:
         self._address = address
         self._limits = limits
         self.tls = tls  #: for connections that are made from now on
+        self._freed = -math.inf  #: when an answer was complete last, in loop time
         self._opening = 0
         self._waiters: deque[asyncio.Future[Connection | None]] = deque()
         self._closed = False
@@ -43,6 +45,10 @@ class Pool:
     def busy(self) -> int:
         """How many connections carry an exchange."""
         return len(self.open) - len(self.idle)
+
+    def lively(self, now: float) -> bool:
+        """Whether an answer came in the time after which a request is too late."""
+        return self._freed > now - min(self._limits.head, self._limits.idle)
 
     async def fresh(self) -> Connection:
         """A new connection; or, where all places are taken, the first that becomes free. Raises ``UpstreamFault``."""
@@ -111,6 +117,7 @@ class Pool:
     def release(self, connection: Connection) -> None:
         """Part of ``Home``: to the first who waits, else into the idle ones."""
         connection.park()
+        self._freed = connection.deadline - self._limits.keep
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():

@@ -8,6 +8,7 @@ from proxy.web.upstream.breaker import Breaker
 from proxy.web.upstream.client import HttpUpstream
 from proxy.web.upstream.limits import Limits
 from proxy.web.upstream.port import Address, Call, UpstreamFault
+from tests.support.rawhttp import Wire
 from tests.support.rawserver import OK, RawServer, closes, says, silent
 
 UNREACHABLE = UpstreamFault(Code.UPSTREAM_UNREACHABLE, "x", sent=False)
@@ -54,6 +55,42 @@ def test_an_answer_in_between_begins_the_count_anew():
         breaker.failed(TIMEOUT, 1.0, tried=False)
         breaker.answered()
         assert (breaker.open, breaker.engaged) == (False, False)
+
+
+def test_what_is_late_while_others_are_answered_is_not_counted():
+    breaker = Breaker(3, 5.0)
+    for _ in range(5):
+        breaker.failed(TIMEOUT, 1.0, tried=False, lively=True)
+    assert (breaker.open, breaker.engaged) == (False, False)
+    for _ in range(3):
+        breaker.failed(UNREACHABLE, 1.0, tried=False, lively=True)
+    assert breaker.open
+
+
+async def test_one_caller_that_asks_for_what_hangs_keeps_nobody_from_the_application():
+    async def picky(wire: Wire, server: RawServer) -> None:
+        while True:
+            message = await server.read(wire)
+            if b"/hangs" in message.start:
+                await asyncio.Event().wait()
+            await wire.send(OK)
+
+    told: list[bool] = []
+    async with RawServer(picky) as server:
+        upstream = HttpUpstream(Limits(head=1.0, failures=2), told=lambda _address, is_open: told.append(is_open))
+        address = Address("http", "127.0.0.1", server.port, b"app.test")
+        try:
+            ask = [Call(address, "GET", b"GET /%b HTTP/1.1\r\nHost: x\r\n\r\n" % name, b"") for name in (b"hangs", b"")]
+            late = [asyncio.create_task(upstream.send(ask[0])) for _ in range(5)]
+            while not all(one.done() for one in late):
+                assert (await upstream.send(ask[1])).head.status == 200
+                await asyncio.sleep(0.01)
+            for one in late:
+                with pytest.raises(UpstreamFault):
+                    await one
+        finally:
+            upstream.close()
+    assert told == []
 
 
 @pytest.mark.parametrize("fault", [BROKEN, BUSY, STARVED])
