@@ -78,7 +78,7 @@ async def test_one_caller_that_asks_for_what_hangs_keeps_nobody_from_the_applica
     told: list[bool] = []
     async with RawServer(picky) as server:
         upstream = HttpUpstream(Limits(head=1.0, failures=2), told=lambda _address, is_open: told.append(is_open))
-        address = Address("http", "127.0.0.1", server.port, b"app.test")
+        address = Address("http", "127.0.0.1", server.port)
         try:
             ask = [Call(address, "GET", b"GET /%b HTTP/1.1\r\nHost: x\r\n\r\n" % name, b"") for name in (b"hangs", b"")]
             late = [asyncio.create_task(upstream.send(ask[0])) for _ in range(5)]
