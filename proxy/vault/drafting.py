@@ -4,7 +4,7 @@ Pure functions. A value that did not change keeps its token, and so does the rec
 back in a value's place; anything else gets a new token.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from proxy.model.value import Value
@@ -142,6 +142,21 @@ def _fresh(mint: Mint, name: str, value: Value, number: int, known: Mapping[str,
             break
         token = mint(name, value, number)
     return token
+
+
+def apart_from(beside: Sequence[Content], mint: Mint) -> Mint:
+    """Mints no token that a version in doubt has in that field, where the shape has room: the application may hold either."""
+    taken = {(name, kept.token) for content in beside for name, values in content.fields.items() for kept in values}
+
+    def minted(name: str, value: Value, number: int) -> Value:
+        token = mint(name, value, number)
+        for _ in range(_TRIES):
+            if (name, token.text) not in taken:
+                break
+            token = mint(name, value, number)
+        return token
+
+    return minted
 
 
 def adopt(live: Content, fields: Mapping[str, tuple[Kept, ...]], start: int) -> Content:

@@ -29,7 +29,7 @@ from proxy.storage.base import (
 )
 from proxy.vault.collection import Collection
 from proxy.vault.content import Content, Kept, changed, following
-from proxy.vault.drafting import Draft, Drafted, adopt, draft_new, draft_next
+from proxy.vault.drafting import Draft, Drafted, adopt, apart_from, draft_new, draft_next
 from proxy.vault.indexing import outdated, unneeded
 from proxy.vault.seal import RecordSealer
 
@@ -263,7 +263,10 @@ async def _next(collection: Collection, row: Row | None, key: str, draft: Draft)
     if row is None:
         return _new(collection, draft, key)
     versions = await collection.versions(row)
-    drafted = draft_next(draft, versions[0], following(versions), collection.mint(row.rid))
+    mint = collection.mint(row.rid)
+    if len(versions) > 1:
+        mint = apart_from(versions[1:], mint)
+    drafted = draft_next(draft, versions[0], following(versions), mint)
     return _held(collection, row, key, versions[0], drafted)
 
 

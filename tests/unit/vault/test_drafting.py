@@ -1,6 +1,6 @@
 from proxy.model.value import Value
 from proxy.vault.content import Content, Kept
-from proxy.vault.drafting import Draft, Drafted, adopt, draft_new, draft_next
+from proxy.vault.drafting import Draft, Drafted, adopt, apart_from, draft_new, draft_next
 
 
 def mint(name: str, value: Value, number: int) -> Value:
@@ -77,6 +77,13 @@ def test_a_small_shape_is_asked_again_when_it_repeats_a_present_token() -> None:
     answers = iter(["name-1", "name-1", "other"])
     drafted = draft_next(Draft({"name": (Value("Bo"),)}), live(), 4, lambda *_: Value(next(answers)))
     assert tokens(drafted.given["name"]) == ["other"]
+
+
+def test_tokens_of_versions_in_doubt_are_not_given_again_where_there_are_others() -> None:
+    answers = iter(["name-1", "tags-2", *["name-1"] * 100])
+    minting = apart_from([live()], lambda *_: Value(next(answers)))
+    assert minting("name", Value("Bo"), 4) == Value("tags-2")  # of another field
+    assert minting("name", Value("Bo"), 5) == Value("name-1")  # there is no other
 
 
 def test_adopt_takes_only_the_named_fields_and_drops_empty_ones() -> None:

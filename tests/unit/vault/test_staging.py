@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from proxy.errors import Code, VaultError
+from proxy.model.value import Value
 from proxy.storage.base import Change, Conflict, State
 from proxy.tokenization import SHAPES
 from proxy.vault.reveal import Shown, reveal
@@ -69,6 +70,17 @@ async def test_where_there_is_no_room_for_that_they_are_taken_all_the_same() -> 
     bench = await make_bench(recipe=usual._replace(shapes={**usual.shapes, "born": year}))
     held = await stage_creates(bench.people, [draft(born="1987-04-12") for _ in range(400)], [None] * 400)
     assert (await bench.store.count(bench.people.table))[0] == len(held) == 400
+
+
+async def test_an_update_gets_no_small_token_of_a_version_in_doubt() -> None:
+    bench = await make_bench()
+    await ann(bench)
+    days = iter(["1950-01-01", "1950-01-01", "1950-01-01", "1960-01-01"])
+    bench.people.mints["born"] = lambda *_: Value(next(days))
+    first = (await stage_updates(bench.people, [("17", draft(born="1988-01-01"))]))[0]
+    await doubt(bench.people, [first], answered=False)
+    second = (await stage_updates(bench.people, [("17", draft(born="1989-01-01"))]))[0]
+    assert [token(first, "born"), token(second, "born")] == ["1950-01-01", "1960-01-01"]
 
 
 async def test_small_tokens_resolve_by_the_record_id_alone() -> None:
