@@ -34,7 +34,7 @@ YAML: list[Case] = [
 
 TOP: list[Case] = [
     ("no version", "▲endpoint: {name: crm, upstream: \"http://a\"}\n", ("lacks 'version'",)),
-    ("another version", "version: ▲2\nendpoint: {name: crm, upstream: \"http://a\"}\n", ("from 1 to 1",)),
+    ("another version", "version: ▲2\nendpoint: {name: crm, upstream: \"http://a\"}\n", ("must be 1",)),
     ("no endpoint", "▲version: 1\n", ("lacks 'endpoint'",)),
     ("unknown key", f"{HEAD}▲operation: []\n", ("did you mean 'operations'?",)),
     ("views", f"{HEAD}▲views: []\n", ("'views' is not supported yet",)),
