@@ -30,4 +30,4 @@ def test_a_limit_is_reached_in_time_however_deep_the_document_is():
     body = b"[" * 500_000 + b"]" * 500_000
     started = time.process_time()
     assert not fits(body, 64)
-    assert time.process_time() - started < 2
+    assert time.process_time() - started < 20  # of a slow machine; what is not in proportion takes hours
