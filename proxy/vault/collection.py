@@ -15,6 +15,7 @@ from proxy.tokenization.normal import normalize
 from proxy.vault.content import Content, Kept
 from proxy.vault.drafting import FieldMint, Mint
 from proxy.vault.locks import RecordLocks
+from proxy.vault.retired import Retired
 from proxy.vault.seal import RecordSealer, Sealer
 
 #: Counts what happened: (event name, schema name, how many).
@@ -41,6 +42,7 @@ class TableState:
     gone: dict[bytes, int] = field(default_factory=dict)
     #: Names that were given while others were under way, to which record, and when: one of the others may turn out to be the same.
     named: dict[bytes, tuple[int, int]] = field(default_factory=dict)
+    retired: Retired = field(default_factory=Retired)  #: versions that answers under way may still show
 
 
 class Sequencer:
@@ -181,11 +183,20 @@ class Collection:
     def next_row(self, row: Row, content: Content) -> Row:
         """The row with its next version."""
         now = self.clock()
+        self.state.retired.keep(row, now)
         version = row.version + 1
         body = self.sealer.record(row.rid, row.salt).body(content, version)
         return row._replace(
             version=version, updated_at=now, expires_at=self._expiry(now), body=body, cells=self._cells(content)
         )
+
+    def before(self, rid: int, name: str, token: str, began: int) -> Value | None:
+        """What a token meant in a version of the record that was replaced since an instant, if it meant anything."""
+        for row in self.state.retired.since(rid, began):
+            for kept in self.sealer.open(row).fields.get(name, ()):
+                if kept.token == token:
+                    return kept.value
+        return None
 
     def alive(self, row: Row) -> bool:
         """Whether the row has not expired; an expired one is never answered, even before it is swept."""

@@ -52,9 +52,10 @@ class Revealed(NamedTuple):
     loose: list[tuple[int, Opened]]
 
 
-async def reveal(collection: Collection, shown: Sequence[Shown]) -> Revealed:
+async def reveal(collection: Collection, shown: Sequence[Shown], began: int | None = None) -> Revealed:
     """Resolve every token of an answer. Raises ``VaultError(VAULT_DOWN)`` when the store cannot be read.
 
+    ``began``: when the answer was asked for; it may show what was replaced since.
     A row that does not open is logged by its event and leaves its tokens in place; the others are restored.
     """
     marks = [[collection.identify(name, text) for name, text in item.places] for item in shown]
@@ -84,7 +85,21 @@ async def reveal(collection: Collection, shown: Sequence[Shown]) -> Revealed:
         await _by_index(collection, shown, missing, result)
     for index, stray in result.loose:
         _complete(collection, shown[index], result, index, stray)
+    if began is not None and collection.state.retired:
+        for index, (item, rids) in enumerate(zip(shown, marks, strict=True)):
+            if None in result.values[index]:
+                _look_back(collection, item, [rid if rid in opened else None for rid in rids], (result, index, began))
     return result
+
+
+def _look_back(collection: Collection, item: Shown, rids: Sequence[int | None], at: tuple[Revealed, int, int]) -> None:
+    """Resolve tokens of versions that were replaced while the answer was under way, of records that are still there."""
+    result, index, began = at
+    values, home = result.values[index], result.rows[index]
+    for place, (name, text) in enumerate(item.places):
+        rid = rids[place] or (home.row.rid if home is not None else None)
+        if values[place] is None and rid is not None:
+            values[place] = collection.before(rid, name, text, began)
 
 
 def _complete(collection: Collection, item: Shown, result: Revealed, index: int, stray: Opened) -> None:

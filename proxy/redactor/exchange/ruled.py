@@ -215,7 +215,7 @@ class RuleExchange:
         lone = self._lone() if len(body.items) == 1 else None
         shown = [Shown(item.id or lone, restore.places(item.spots)) for item in body.items]
         try:
-            revealed = await reveal(self._collection, shown)
+            revealed = await reveal(self._collection, shown, self._began)
         except VaultError as error:
             self._without_vault(error)
             return own
