@@ -232,7 +232,7 @@ async def test_killed_at_random_50_times(moods: Crowd, part: int) -> None:
         assert await installation.start(), installation.log.decode()
         if number % 7 == 6:
             await moods.judge()
-        enough = moods.counts.total() + random.randrange(60)
+        enough = moods.counts.total() + random.randrange(40)
         async with asyncio.timeout(2 * PATIENCE), asyncio.TaskGroup() as group:
             for worker in range(WORKERS):
                 group.create_task(moods.visit(worker, WORKERS))
