@@ -40,7 +40,14 @@ class Asked(NamedTuple):
 
 
 def asked(head: RequestHead) -> Asked:
-    """Take a request's fields apart."""
+    """Take a request's fields apart; once for each head, however often it comes."""
+    if head.apart is None:
+        head.apart = _apart(head)
+    found: Asked = head.apart
+    return found
+
+
+def _apart(head: RequestHead) -> Asked:
     special, named = head.special, head.named
     if not special:
         return Asked(head.headers, False, False)

@@ -70,10 +70,16 @@ class Passing:
 def head_of(incoming: Incoming, asked: Asked, address: Address) -> bytes:
     """The head of the request for the application: the very bytes of the caller where no field concerns its connection."""
     head = incoming.head
+    as_it_came = asked.headers is head.headers and head.host is not None
+    if as_it_came and head.wire is not None:
+        return head.wire
     fields = head.block if asked.headers is head.headers else encode(asked.headers)
     if head.host is None:
         fields += b"Host: %b\r\n" % address.authority
-    return b"%b %b HTTP/1.1\r\n%b\r\n" % (head.method.encode("ascii"), incoming.target, fields)
+    whole = b"%b %b HTTP/1.1\r\n%b\r\n" % (head.method.encode("ascii"), incoming.target, fields)
+    if as_it_came:
+        head.wire = whole
+    return whole
 
 
 def body_of(incoming: Incoming) -> bytes | AsyncIterator[bytes]:

@@ -8,7 +8,7 @@ settled in this place alone; where two readers could differ, there is no request
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from proxy.redactor.message import RawHeaders
 from proxy.web.fields import Field, Kind, named, request_names
@@ -47,6 +47,7 @@ class RequestHead:
     """A checked head and what it says about the body and the connection."""
 
     __slots__ = (
+        "apart",
         "block",
         "chunked",
         "close",
@@ -59,6 +60,7 @@ class RequestHead:
         "special",
         "target",
         "upgrade",
+        "wire",
     )
 
     def __init__(self, start: tuple[str, bytes, int], block: bytes, headers: RawHeaders) -> None:
@@ -72,6 +74,8 @@ class RequestHead:
         self.special: tuple[tuple[Kind, bytes, bytes], ...] = ()  #: fields that concern the connection, or are ours
         self.named: frozenset[bytes] = frozenset()  #: names in Connection fields
         self.upgrade = False  #: another protocol is asked for, one that may be relayed
+        self.apart: Any = None  #: what ``forwarding.asked`` made of it
+        self.wire: bytes | None = None  #: as it was written for an application, where that is nearly what came
 
     def values(self, name: bytes) -> list[str]:
         """Every value of the fields of that lower-case name, in order."""

@@ -31,10 +31,26 @@ _UPGRADE: Final = 3  #: perhaps another protocol: nobody knows until the request
 _DEAD: Final = 4  #: whatever: the connection ends
 
 
+#: No head at all: none is without bytes.
+_UNSEEN: Final = (b"", RequestHead(("", b"", 1), b"", ()))
+
+
 class RequestReader:
     """See the module. ``flow`` is the connection."""
 
-    __slots__ = ("_ahead", "_body", "_chunks", "_flow", "_held", "_left", "_limits", "_scanned", "_state", "_upgrading")
+    __slots__ = (
+        "_ahead",
+        "_body",
+        "_chunks",
+        "_flow",
+        "_held",
+        "_last",
+        "_left",
+        "_limits",
+        "_scanned",
+        "_state",
+        "_upgrading",
+    )
 
     def __init__(self, flow: Flow, limits: Heads) -> None:
         self._flow = flow
@@ -47,6 +63,9 @@ class RequestReader:
         self._left = 0
         self._chunks: ChunkReader | None = None
         self._upgrading = False
+        #: The last head and its bytes: one that is the same to the byte need not be read again. Not where its target has a
+        #: query: nothing that somebody searched for stays in memory for that.
+        self._last: tuple[bytes, RequestHead] = _UNSEEN
 
     @property
     def midway(self) -> bool:
@@ -114,7 +133,10 @@ class RequestReader:
             self._scanned = 0
             if end > self._limits.whole:
                 raise BadRequestError(f"its head is larger than {self._limits.whole} bytes")
-            head = parse_head(data, end, self._limits)
+            raw, head = self._last
+            if not raw or len(raw) != end or not data.startswith(raw):
+                head = parse_head(data, end, self._limits)
+                self._last = _UNSEEN if b"?" in head.target else (data[:end], head)
         except BadRequestError as why:
             self._state = _DEAD
             held.clear()

@@ -8,7 +8,7 @@ from proxy.web import own
 from proxy.web.forwarding import answered, encode
 from proxy.web.server import Incoming
 from proxy.web.upstream.chunks import frame
-from proxy.web.upstream.port import CHUNKED, CLOSE, NONE, TUNNEL, Head, Reply
+from proxy.web.upstream.port import CHUNKED, CLOSE, LENGTH, NONE, TUNNEL, Head, Reply
 
 #: What a caller may leave untaken without being waited for, and the slowest that one is waited for, in bytes a second.
 REST: Final = 64 * 1024
@@ -43,6 +43,9 @@ def begin(incoming: Incoming, reply: Reply) -> bytes:
     incoming.begin(head.status)
     if framing is CLOSE or (framing is CHUNKED and minor == 0):
         incoming.close = True
+    usual = minor == 1 and not incoming.close and framing is LENGTH
+    if usual and head.wire is not None:
+        return head.wire
     if head.plain and (minor or not head.chunked) and not (head.status == 204 and head.chunked):
         fields = head.forwarded()
     else:
@@ -53,7 +56,10 @@ def begin(incoming: Incoming, reply: Reply) -> bytes:
         tail = b"Connection: close\r\n\r\n"
     else:
         tail = b"\r\n" if minor else b"Connection: keep-alive\r\n\r\n"
-    return b"HTTP/1.1 %d %b\r\n%b%b" % (head.status, head.reason, fields, tail)
+    whole = b"HTTP/1.1 %d %b\r\n%b%b" % (head.status, head.reason, fields, tail)
+    if usual:
+        head.wire = whole
+    return whole
 
 
 async def stream(incoming: Incoming, reply: Reply, patience: float) -> None:

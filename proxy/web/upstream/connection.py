@@ -27,6 +27,9 @@ _REJECTED: Final = "The application ended the TLS connection without an answer: 
 
 
 # What the next bytes from the application are. Plain numbers: an enumeration's members cost a look-up each time.
+#: No head at all.
+_UNSEEN: Final = (b"", Head((1, 200, b""), b""))
+
 _IDLE: Final = 0  #: nothing is asked; any byte is a fault
 _HEAD: Final = 1
 _LENGTH: Final = 2
@@ -59,6 +62,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
         self._poll: select.poll | None = None
         self._held = b""
+        self._last: tuple[bytes, Head] = _UNSEEN  #: the last head and its bytes: the same one need not be read again
         self._call: Call = _NOTHING
         self._waiter: asyncio.Future[BufferedReply] | None = None
         self._reply: BufferedReply | None = None
@@ -253,7 +257,10 @@ class Connection(asyncio.Protocol):
                 data = whole
                 continue
             try:
-                head = parse_head(data, end)
+                raw, head = self._last
+                if not raw or len(raw) != end or not data.startswith(raw):
+                    head = parse_head(data, end)
+                    self._last = (data[:end], head) if head.status >= 200 and b"ookie" not in head.block else _UNSEEN
             except BadAnswerError:
                 whole = mended(data)
                 if whole is data:

@@ -91,7 +91,7 @@ NONE, LENGTH, CHUNKED, CLOSE, TUNNEL = Framing
 class Head:
     """The head of an answer, checked and kept as bytes, and what it says about the connection."""
 
-    __slots__ = ("_fields", "block", "chunked", "close", "drop", "length", "minor", "plain", "reason", "status")
+    __slots__ = ("_fields", "block", "chunked", "close", "drop", "length", "minor", "plain", "reason", "status", "wire")
 
     def __init__(self, start: tuple[int, int, bytes], block: bytes) -> None:
         self.minor, self.status, self.reason = start  #: ``minor``: 0 or 1, of the HTTP version
@@ -101,6 +101,7 @@ class Head:
         self.close = self.minor == 0  #: the connection ends with this answer
         self.plain = True  #: without the lines in ``drop``, all fields may be forwarded as they are
         self.drop: tuple[bytes, ...] = ()  #: lines that only steer keep-alive
+        self.wire: bytes | None = None  #: as it was written for a caller of HTTP/1.1 whose connection goes on
         self._fields: RawHeaders | None = None
 
     @property

@@ -195,3 +195,43 @@ def test_empty_lines_cost_no_more_than_their_bytes():
     assert one.feed_data(b"\r\n" * 1_000_000 + b"\r") == ([], False, b"")
     messages, _, _ = one.feed_data(b"\n\r\n" + get("/1"))
     assert [head.target for head, _ in messages if isinstance(head, RequestHead)] == [b"/1"]
+
+
+def heads(*requests: bytes) -> list[RequestHead]:
+    one = reader()
+    found = []
+    for request in requests:
+        ((head, body),) = one.feed_data(request)[0]
+        assert isinstance(head, RequestHead)
+        assert body.is_eof()
+        one.message_consumed()
+        found.append(head)
+    return found
+
+
+def test_a_head_that_is_the_same_to_the_byte_is_read_once():
+    first, again, other, back = heads(get("/a"), get("/a"), get("/b"), get("/a"))
+    assert again is first
+    assert (other.target, back.target) == (b"/b", b"/a")
+    assert back is not first  # only the last one is remembered
+
+
+def test_bodies_behind_equal_heads_are_their_own():
+    one = reader()
+    bodies = [message[1].read_nowait() for text in (b"abc", b"xyz") for message in one.feed_data(post("/2", text))[0]]
+    assert bodies == [b"abc", b"xyz"]
+
+
+@pytest.mark.parametrize(
+    "longer", [get("/a", "X: 1"), get("/a").replace(b"/a", b"/b"), get("/a").replace(b"GET", b"PUT")]
+)
+def test_a_head_that_differs_is_read(longer):
+    first, other = heads(get("/a"), longer)
+    assert other is not first
+    (alone,) = heads(longer)
+    assert (other.method, other.target, other.headers) == (alone.method, alone.target, alone.headers)
+
+
+def test_what_was_searched_for_is_not_remembered():
+    first, again = heads(get("/a?email=ann@x.example"), get("/a?email=ann@x.example"))
+    assert again is not first

@@ -148,3 +148,15 @@ async def test_a_caller_that_takes_next_to_nothing_is_not(takes):
     caller.takes = list(takes)
     with pytest.raises(TimeoutError):
         await writer.taken(caller, 60.0)  # type: ignore[arg-type]  # what the writer uses of it
+
+
+def test_a_head_that_is_written_again_is_as_it_was_unless_the_connection_ends():
+    made = reply(b"HTTP/1.1 200 OK\r\nContent-Length: 3", Framing.LENGTH)
+    callers: list[Any] = [Caller(), Caller(), Caller(close=True), Caller(minor=0)]
+    one, again, *_ = callers
+    sent = [writer.begin(caller, made) for caller in callers]
+    assert sent[0] == sent[1] == b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n"
+    assert b"Connection: close" in sent[2]
+    assert b"Connection: keep-alive" in sent[3]
+    assert one.began
+    assert again.began

@@ -154,3 +154,27 @@ async def test_a_connection_that_ends_while_idle_is_not_chosen_again(connection)
     assert connection.eof_received() is False
     assert not connection.usable
     assert connection._home.events == ["lost"]
+
+
+async def answered(connection: Connection, answer: bytes) -> BufferedReply:
+    waiting = await begun(connection)
+    connection.data_received(answer)
+    return await waiting
+
+
+@pytest.mark.parametrize(("field", "remembered"), [(b"X-a: 1", True), (b"Set-Cookie: a=1", False)])
+async def test_a_head_that_is_the_same_to_the_byte_is_read_once(connection, field, remembered):
+    same = b"HTTP/1.1 200 OK\r\n%b\r\nContent-Length: 2\r\n\r\n" % field
+    first, again = await answered(connection, same + b"ok"), await answered(connection, same + b"no")
+    assert (first.whole, again.whole) == (b"ok", b"no")
+    assert (again.head is first.head) is remembered
+    other = await answered(connection, same.replace(b"200", b"203") + b"ok")
+    assert (other.head.status, again.head.status) == (203, 200)
+
+
+async def test_an_answer_without_a_head_is_none_whatever_came_before(connection):
+    await answered(connection, OK)
+    waiting = await begun(connection)
+    connection.data_received(b"\r\n\r\n")
+    with pytest.raises(UpstreamFault):
+        await waiting
