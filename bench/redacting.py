@@ -101,6 +101,10 @@ def _known_values(bench: Bench, notes: list[str]) -> Iterator[Row]:
 
 
 def _pass_through(bench: Bench, notes: list[str]) -> Iterator[Row]:
+    notes.append(
+        "Measure 5 sends one head again and again on each connection, as pollers and pooled clients do; it is read once. "
+        "A head that changes with every request is read every time, which this figure does not show."
+    )
     for connections, ours, theirs in _compared(bench, notes, "read", bench.nginx):
         peer = theirs and theirs.cpu_us
         if ours.cpu_us is None:
