@@ -35,15 +35,12 @@ def encode(media: Media, value: Value) -> bytes:
 def edits(body: Body, values: Sequence[Sequence[Value | None]]) -> list[Edit]:
     """The edits that put these values into the places of the body's objects; ``None`` leaves a place alone."""
     made: list[Edit] = []
-    json = body.media is not Media.FORM
     for item, found in zip(body.items, values, strict=True):
         for spot, value in zip(item.spots, found, strict=True):
             if value is None or value == spot.value:
                 continue
-            if json:
-                made.append((spot.start, spot.end, json_codec.write(value)))
-            else:
-                made.append((spot.start, spot.end, b"=" * spot.bare + form_codec.write(value.text)))
+            written = encode(body.media, value)
+            made.append((spot.start, spot.end, b"=" + written if spot.bare else written))
     return made
 
 

@@ -4,5 +4,5 @@ Above this room are clear records; below it, sealed rows that any engine may hol
 the one file where clear text and keys meet. A write of the proxy has two steps, each one durable transaction
 (``staging``): values are kept *before* the application sees a token, and bound, promoted or dropped by its
 answer. What an answer left in doubt is decided by a later one (``reconcile``, ``joining``), or reported and reaped
-(``janitor``). The room knows no HTTP and no rule file; it is given schemas and token shapes.
+(``janitor``). Versions that were just replaced stay in memory, sealed, for answers under way (``retired``). The room knows no HTTP and no rule file; it is given schemas and token shapes.
 """
