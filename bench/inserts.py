@@ -18,8 +18,10 @@ from typing import Any, NamedTuple
 import uvloop
 
 from proxy.storage import open_store
-from proxy.storage.base import Column, ColumnType, Insert, Layout, Row, State, Store
+from proxy.storage.base import Store
+from proxy.storage.changes import Insert
 from proxy.storage.hooks import Hooks
+from proxy.storage.rows import Column, ColumnType, Layout, Row, State
 from proxy.storage.sqlite_ddl import make
 from proxy.storage.sqlite_file import DatabaseFile
 from proxy.storage.sqlite_sql import Statements

@@ -30,6 +30,34 @@ class Code(enum.StrEnum):
     CANNOT_OPEN = "cannot_open"  #: a sealed body does not open: changed, moved or under another key
     VAULT_DOWN = "vault_down"  #: the store cannot be reached or refuses to write
 
+    # The vault's own interface.
+    INVALID_RECORD = "invalid_record"  #: a record that does not fit its schema
+    INVALID_FILTER = "invalid_filter"  #: a filter that cannot be asked of this schema
+    INVALID_OPTIONS = "invalid_options"  #: limit, offset or sort of a search
+    INVALID_INPUT = "invalid_input"  #: anything else of a request: its JSON, a parameter, a header
+    INVALID_FILE = "invalid_file"  #: an upload without its file or its name
+    INVALID_SCHEMA = "invalid_schema"  #: the definition of a schema
+    UNKNOWN_SCHEMA = "unknown_schema"  #: no schema of that name
+    SCHEMA_OF_RULES = "schema_of_rules"  #: only the application behind the proxy writes records of a rule file's entity
+    SCHEMA_BUSY = "schema_busy"  #: the schema is being changed already
+    SCHEMA_IN_USE = "schema_in_use"  #: the schema still holds records
+    UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"  #: another content type than the operation takes
+    UNPROCESSABLE = "unprocessable"  #: well-formed, but cannot be carried out
+    BATCH_TOO_LARGE = "batch_too_large"
+    TOO_BROAD = "too_broad"  #: a partial match has more candidates than the limits allow
+    PARTIAL_MATCH_DISABLED = "partial_match_disabled"  #: partial match on a field that has it off
+    NO_MATCH = "no_match"  #: no records match the filter of a clone or a batch delete
+    WRONG_COUNTRY = "wrong_country"  #: another country than the instance's
+    UNAUTHORIZED = "unauthorized"  #: no access token, or one that is invalid or has expired
+    FORBIDDEN = "forbidden"  #: the client may not do that
+    FILES_UNAVAILABLE = "files_unavailable"  #: the object store cannot be reached or refuses to write
+    IDEMPOTENCY_CHECK_FAILED = (
+        "idempotency_check_failed"  #: the key is in use for another request, or for one under way
+    )
+    UNKNOWN_FUNCTION = "unknown_function"  #: no resident function of that name
+    FUNCTION_FAILED = "function_failed"  #: a resident function raised, or answered what is not JSON
+    FUNCTION_LIMIT = "function_limit"  #: a resident function took more time or memory than it may
+
     # The application behind the proxy.
     UPSTREAM_UNREACHABLE = "upstream_unreachable"  #: refused, name not found, TLS failure
     UPSTREAM_TIMEOUT = "upstream_timeout"  #: no answer in time

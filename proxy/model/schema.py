@@ -41,6 +41,17 @@ class Field(msgspec.Struct, frozen=True):
     type: FieldType = FieldType.STRING
     storage: Storage = Storage.ENCRYPTED
     kind: str = "text"
+    required: bool = False  #: a record without a value for it is refused
+    max_length: int | None = None  #: characters of a string; ``None``: what the limits say
+    partial_match: bool = False  #: parts of the text can be searched for through keyed n-grams
+
+    @property
+    def has_column(self) -> bool:
+        """Whether it has a column of its own beside the sealed body. The primary key is the row's key; JSON is asked by hashes of its leaves."""
+        return self.storage is not Storage.ENCRYPTED and self.type not in _WITHOUT_COLUMN
+
+
+_WITHOUT_COLUMN = (FieldType.PRIMARY_KEY, FieldType.JSON)
 
 
 class Schema(msgspec.Struct, frozen=True):
@@ -59,4 +70,9 @@ class Schema(msgspec.Struct, frozen=True):
     @property
     def kept_outside(self) -> tuple[Field, ...]:
         """The fields that have a column of their own beside the sealed body, in declaration order."""
-        return tuple(field for field in self.fields if field.storage is not Storage.ENCRYPTED)
+        return tuple(field for field in self.fields if field.has_column)
+
+    @property
+    def primary(self) -> Field | None:
+        """The primary key field; ``None`` where an application's own ids are the keys (entities of rule files)."""
+        return next((field for field in self.fields if field.type is FieldType.PRIMARY_KEY), None)

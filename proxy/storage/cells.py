@@ -8,7 +8,7 @@ entry of 8 bytes. A caller writes ``"12.50"`` or ``12``; it reads the shortest s
 from decimal import Decimal, InvalidOperation
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import Cell, Column, ColumnType
+from proxy.storage.rows import Cell, Column, ColumnType
 
 #: Digits after the point; the digits before it follow from the 16 that the interface allows.
 PLACES = 4
@@ -38,6 +38,11 @@ def spelled(stored: Cell) -> str | None:
     sign = "-" if int(stored) < 0 else ""
     fraction = f".{rest:0{PLACES}d}".rstrip("0") if rest else ""
     return f"{sign}{whole}{fraction}"
+
+
+def spelled_exactly(value: Decimal | int) -> str:
+    """The one spelling of a decimal that fits: what ``spelled`` answers for what is stored of it."""
+    return str(spelled(scaled(str(value))))
 
 
 class Cells:

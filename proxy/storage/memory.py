@@ -10,28 +10,24 @@ from functools import singledispatchmethod
 from time import perf_counter
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import (
+from proxy.storage.cells import Cells
+from proxy.storage.changes import (
     Accept,
     Bind,
-    Cell,
     Change,
     Conflict,
     Doubt,
     Insert,
-    Layout,
     Reindex,
     Release,
     Remove,
     Replace,
-    Row,
     Stage,
-    Staged,
-    State,
     Unstage,
 )
-from proxy.storage.cells import Cells
 from proxy.storage.hooks import Hooks
 from proxy.storage.names import changed_meanwhile, check_names, closed, unknown
+from proxy.storage.rows import Cell, Layout, Row, Staged, State
 
 #: A token hash answers at most this many records (``Store.by_tokens``).
 _TOKEN_RIDS = 32

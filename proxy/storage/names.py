@@ -3,7 +3,7 @@
 import re
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import Layout
+from proxy.storage.rows import Layout
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
 

@@ -12,9 +12,10 @@ from sqlite3 import Connection
 from typing import Any, TypeVar
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import Change, Layout, Row, Staged
+from proxy.storage.changes import Change
 from proxy.storage.hooks import Hooks
 from proxy.storage.names import changed_meanwhile, check_names, closed, unknown
+from proxy.storage.rows import Layout, Row, Staged
 from proxy.storage.sqlite_ddl import is_complete, make, statements
 from proxy.storage.sqlite_errors import translated
 from proxy.storage.sqlite_file import DatabaseFile

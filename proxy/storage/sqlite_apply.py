@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from sqlite3 import Connection, IntegrityError
 
 from proxy.errors import VaultError
-from proxy.storage.base import Change, Conflict, Insert, Stage
+from proxy.storage.changes import Change, Conflict, Insert, Stage
 from proxy.storage.sqlite_errors import is_of_the_store, is_taken, translated
 from proxy.storage.sqlite_segment import Segment, Unmet
 from proxy.storage.sqlite_sql import Statements

@@ -3,7 +3,7 @@
 from sqlite3 import Connection
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import Layout
+from proxy.storage.rows import Layout
 from proxy.storage.sqlite_sql import DECLARED, Statements, add_column, create
 
 

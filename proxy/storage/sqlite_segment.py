@@ -11,7 +11,7 @@ from collections.abc import Callable
 from sqlite3 import Connection, Cursor
 from typing import Any, ClassVar
 
-from proxy.storage.base import Accept, Bind, Change, Doubt, Insert, Reindex, Release, Remove, Replace, Stage, Unstage
+from proxy.storage.changes import Accept, Bind, Change, Doubt, Insert, Reindex, Release, Remove, Replace, Stage, Unstage
 from proxy.storage.sqlite_sql import Statements
 
 # The order in which a segment runs. Plain integers: members of an enumeration compare ten times slower.

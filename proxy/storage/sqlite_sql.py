@@ -11,8 +11,8 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from proxy.storage.base import Cell, Column, Layout, Row, Staged, StagedKind, State
 from proxy.storage.cells import Cells
+from proxy.storage.rows import Cell, Column, Layout, Row, Staged, StagedKind, State
 
 #: A token hash answers at most this many records (``Store.by_tokens``).
 TOKEN_RIDS = 32

@@ -18,7 +18,7 @@ from sqlite3 import Connection, Error
 from time import perf_counter
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from proxy.storage.base import Change
+from proxy.storage.changes import Change
 from proxy.storage.hooks import Hooks
 from proxy.storage.names import closed
 from proxy.storage.sqlite_apply import Outcomes, Work, apply, begin, roll_back

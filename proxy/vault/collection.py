@@ -9,7 +9,8 @@ from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Field, Schema, Storage
 from proxy.model.value import Value
-from proxy.storage.base import Cell, Layout, Row, Staged, State, Store
+from proxy.storage.base import Store
+from proxy.storage.rows import Cell, Layout, Row, Staged, State
 from proxy.tokenization.base import Resolution, Shape, Tokenizer
 from proxy.tokenization.normal import normalize
 from proxy.vault.content import Content, Kept
@@ -79,6 +80,9 @@ class Collection:
         self.schema = recipe.schema
         self.name = recipe.schema.name
         self.table = layout.table
+        self.columns = tuple(
+            column.name for column in layout.columns
+        )  #: of the fields kept outside the body, in their order
         self.around = around
         self.state = state
         self.store = around.store

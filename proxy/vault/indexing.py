@@ -7,7 +7,8 @@ another staged change has it. Whoever calls holds the record's lock, so that nob
 from collections.abc import Collection as Some
 from collections.abc import Iterable
 
-from proxy.storage.base import Reindex, Row, Staged
+from proxy.storage.changes import Reindex
+from proxy.storage.rows import Row, Staged
 from proxy.tokenization.base import Resolution
 from proxy.vault.collection import Collection
 from proxy.vault.content import Content

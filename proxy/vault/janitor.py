@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import Change, Reindex, Remove, Row, Unstage
+from proxy.storage.changes import Change, Reindex, Remove, Unstage
+from proxy.storage.rows import Row
 from proxy.vault.collection import Collection
 from proxy.vault.indexing import unneeded
 

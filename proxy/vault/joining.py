@@ -7,20 +7,8 @@ tokens of the first under the name of the second tells that they are one. They a
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from proxy.storage.base import (
-    Accept,
-    Bind,
-    Change,
-    Conflict,
-    Reindex,
-    Release,
-    Remove,
-    Replace,
-    Stage,
-    Staged,
-    StagedKind,
-    State,
-)
+from proxy.storage.changes import Accept, Bind, Change, Conflict, Reindex, Release, Remove, Replace, Stage
+from proxy.storage.rows import Staged, StagedKind, State
 from proxy.tokenization.base import Resolution
 from proxy.vault.collection import Collection
 from proxy.vault.content import Content, Kept, following

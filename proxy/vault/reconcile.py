@@ -7,7 +7,8 @@ while the application may still be working on the doubtful request (``GRACE``): 
 
 from collections.abc import Mapping, Sequence
 
-from proxy.storage.base import Bind, Change, Conflict, Release, Remove, Replace, Row, Staged, StagedKind, Unstage
+from proxy.storage.changes import Bind, Change, Conflict, Release, Remove, Replace, Unstage
+from proxy.storage.rows import Row, Staged, StagedKind
 from proxy.vault.collection import Collection
 from proxy.vault.content import Content, Kept, changed
 from proxy.vault.drafting import adopt

@@ -7,7 +7,8 @@ and what the old one held is no longer asked.
 import msgspec
 
 from proxy.model.schema import Field, FieldType, Schema, Storage
-from proxy.storage.base import Column, ColumnType, Layout, Store
+from proxy.storage.base import Store
+from proxy.storage.rows import Column, ColumnType, Layout
 
 _COLUMN_TYPES = {
     FieldType.INTEGER: ColumnType.INTEGER,

@@ -8,7 +8,7 @@ so that to everybody else a replaced token stays what it is, a text without a va
 from collections import deque
 from collections.abc import Iterator
 
-from proxy.storage.base import Row
+from proxy.storage.rows import Row
 
 #: How long the slowest answer may take, in milliseconds, and how many bytes of bodies are kept at most.
 KEPT = 120_000

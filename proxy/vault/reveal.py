@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from proxy.errors import Code, VaultError
 from proxy.model.value import Value
-from proxy.storage.base import Row, Staged
+from proxy.storage.rows import Row, Staged
 from proxy.tokenization.base import Resolution
 from proxy.vault.collection import Collection
 from proxy.vault.content import Content

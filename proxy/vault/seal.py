@@ -8,7 +8,7 @@ import struct
 
 from proxy.crypto.aead import RecordAead, Seal
 from proxy.crypto.randomness import random_bytes
-from proxy.storage.base import Row, Staged
+from proxy.storage.rows import Past, Row, Staged
 from proxy.vault.content import Content, pack, unpack
 
 #: Bytes of salt of a record; without its salt the record's body never opens again (crypto-shredding).
@@ -29,7 +29,11 @@ class RecordSealer:
 
     def body(self, content: Content, version: int) -> bytes:
         """The sealed body of a version of the record."""
-        return self._seal(pack(content), b"b%b%b" % (self._scope, _numbers(self._rid, version)))
+        return self.plain_body(pack(content), version)
+
+    def plain_body(self, plain: bytes, version: int) -> bytes:
+        """The same of a content that is packed already."""
+        return self._seal(plain, b"b%b%b" % (self._scope, _numbers(self._rid, version)))
 
     def staged_body(self, content: Content, sid: int) -> bytes:
         """The sealed body of a staged change; it does not open as a live one, nor the reverse."""
@@ -57,7 +61,11 @@ class Sealer:
 
     def open(self, row: Row) -> Content:
         """The values of a row; ``VaultError(CANNOT_OPEN)`` when it was changed, moved or is under another key."""
-        return unpack(self._aead.open(row.body, row.salt, self._context(b"b", row.rid, row.version)))
+        return unpack(self.open_plain(row))
+
+    def open_plain(self, row: Row | Past) -> bytes:
+        """The packed content of a row or of one of its past versions; raises as ``open``."""
+        return self._aead.open(row.body, row.salt, self._context(b"b", row.rid, row.version))
 
     def open_staged(self, staged: Staged, salt: bytes) -> Content:
         """The values of a staged update of the row with that salt."""

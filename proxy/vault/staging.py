@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import (
+from proxy.storage.changes import (
     Accept,
     Bind,
     Change,
@@ -21,12 +21,10 @@ from proxy.storage.base import (
     Release,
     Remove,
     Replace,
-    Row,
     Stage,
-    Staged,
-    StagedKind,
     Unstage,
 )
+from proxy.storage.rows import Row, Staged, StagedKind
 from proxy.vault.collection import Collection
 from proxy.vault.content import Content, Kept, changed, following
 from proxy.vault.drafting import Draft, Drafted, adopt, apart_from, draft_new, draft_next

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import Bind, Store
+from proxy.storage.base import Store
+from proxy.storage.changes import Bind
 from proxy.storage.memory import MemoryStore
 from tests.support.rows import LAYOUT, TABLE, h, insert, row
 from tests.support.stores import FailingStore

@@ -9,27 +9,23 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.storage import ENGINES, open_store
-from proxy.storage.base import (
+from proxy.storage.base import Store
+from proxy.storage.changes import (
     Accept,
     Bind,
     Change,
-    Column,
-    ColumnType,
     Conflict,
     Doubt,
     Insert,
-    Layout,
     Reindex,
     Release,
     Remove,
     Replace,
     Stage,
-    StagedKind,
-    State,
-    Store,
     Unstage,
 )
 from proxy.storage.hooks import Hooks
+from proxy.storage.rows import Column, ColumnType, Layout, StagedKind, State
 from tests.support.rows import COLUMNS, EMPTY, LAYOUT, TABLE, h, insert, live, row, staged
 
 #: How the tests open each engine; an engine without a line here fails the suite.

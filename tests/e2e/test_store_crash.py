@@ -18,7 +18,7 @@ from tests.support.rows import LAYOUT, TABLE, h
 WRITER = """
 import asyncio, sys
 from proxy.storage import open_store, sqlite_file
-from proxy.storage.base import Bind, Release
+from proxy.storage.changes import Bind, Release
 from tests.support.rows import LAYOUT, TABLE, h, insert
 
 sqlite_file._WRITING += ("PRAGMA wal_autocheckpoint = 20",)
@@ -41,7 +41,7 @@ LIMITED = """
 import asyncio, resource, sys
 from proxy.errors import VaultError
 from proxy.storage import open_store
-from proxy.storage.base import Insert
+from proxy.storage.changes import Insert
 from tests.support.rows import LAYOUT, TABLE, row
 
 async def attempt(store, rid):

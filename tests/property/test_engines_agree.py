@@ -14,30 +14,23 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 
 from proxy.errors import VaultError
 from proxy.storage import open_store
-from proxy.storage.base import (
+from proxy.storage.base import Store
+from proxy.storage.changes import (
     Accept,
     Bind,
-    Cell,
     Change,
-    Column,
-    ColumnType,
     Conflict,
     Doubt,
     Insert,
-    Layout,
     Reindex,
     Release,
     Remove,
     Replace,
-    Row,
     Stage,
-    Staged,
-    StagedKind,
-    State,
-    Store,
     Unstage,
 )
 from proxy.storage.memory import MemoryStore
+from proxy.storage.rows import Cell, Column, ColumnType, Layout, Row, Staged, StagedKind, State
 from tests.support.groups import Pair
 from tests.support.rows import LAYOUT as WIDE
 from tests.support.rows import h

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from proxy.errors import VaultError
-from proxy.storage.base import Change, Conflict
+from proxy.storage.changes import Change, Conflict
 from proxy.storage.memory import _Table
 from proxy.storage.migrations.runner import migrate
 from proxy.storage.sqlite_apply import apply

@@ -1,6 +1,7 @@
 """Sealed rows, hashes and layouts for tests of the storage port: short, and never alike by accident."""
 
-from proxy.storage.base import Cell, Column, ColumnType, Insert, Layout, Row, Staged, StagedKind, State
+from proxy.storage.changes import Insert
+from proxy.storage.rows import Cell, Column, ColumnType, Layout, Row, Staged, StagedKind, State
 
 TABLE = "r1_test"
 COLUMNS = (

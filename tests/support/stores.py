@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar, cast
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import Change, Layout, Row, Staged, Store
+from proxy.storage.base import Store
+from proxy.storage.changes import Change
+from proxy.storage.rows import Layout, Row, Staged
 from tests.support.patience import PATIENCE
 
 P = ParamSpec("P")

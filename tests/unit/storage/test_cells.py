@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import Column, ColumnType
 from proxy.storage.cells import Cells, scaled, spelled
+from proxy.storage.rows import Column, ColumnType
 
 COLUMNS = (Column("a", ColumnType.TEXT), Column("d", ColumnType.DECIMAL))
 

@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.storage.base import Conflict
+from proxy.storage.changes import Conflict
 from proxy.storage.hooks import Hooks
 from proxy.storage.memory import MemoryStore, open_memory
 from tests.support.rows import LAYOUT, TABLE, h, insert

@@ -1,8 +1,8 @@
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import Column, ColumnType, Layout
 from proxy.storage.names import changed_meanwhile, check_names, closed, unknown
+from proxy.storage.rows import Column, ColumnType, Layout
 
 
 def test_good_names_pass() -> None:

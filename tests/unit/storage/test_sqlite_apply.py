@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import Bind, Change, Conflict, Insert, Release, Remove
+from proxy.storage.changes import Bind, Change, Conflict, Insert, Release, Remove
 from proxy.storage.sqlite_apply import Outcomes, apply, begin, roll_back
 from proxy.storage.sqlite_sql import Statements
 from tests.support.groups import connect

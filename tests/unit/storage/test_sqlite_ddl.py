@@ -1,7 +1,7 @@
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import Column, ColumnType, Layout
+from proxy.storage.rows import Column, ColumnType, Layout
 from proxy.storage.sqlite_ddl import columns_of, is_complete, make, statements
 from tests.support.groups import connect
 from tests.support.rows import COLUMNS, LAYOUT, TABLE

@@ -3,19 +3,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from proxy.storage.base import (
-    Accept,
-    Bind,
-    Change,
-    Doubt,
-    Insert,
-    Reindex,
-    Release,
-    Remove,
-    Replace,
-    Stage,
-    Unstage,
-)
+from proxy.storage.changes import Accept, Bind, Change, Doubt, Insert, Reindex, Release, Remove, Replace, Stage, Unstage
 from proxy.storage.sqlite_segment import Segment, Unmet
 from proxy.storage.sqlite_sql import Statements
 from tests.support.groups import Pair, connect

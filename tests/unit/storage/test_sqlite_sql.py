@@ -2,7 +2,7 @@ import sqlite3
 
 import pytest
 
-from proxy.storage.base import Row, Staged, StagedKind, State
+from proxy.storage.rows import Row, Staged, StagedKind, State
 from proxy.storage.sqlite_sql import Listed, Statements, read_staged
 from tests.support.groups import connect
 from tests.support.rows import LAYOUT, h, live, row

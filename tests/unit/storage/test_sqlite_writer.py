@@ -9,7 +9,7 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.storage import sqlite_apply, sqlite_writer
-from proxy.storage.base import Conflict
+from proxy.storage.changes import Conflict
 from proxy.storage.hooks import Hooks
 from proxy.storage.sqlite_apply import Work
 from proxy.storage.sqlite_ddl import make

@@ -1,6 +1,6 @@
 from proxy.clock import ManualClock
 from proxy.model.value import Value
-from proxy.storage.base import State
+from proxy.storage.rows import State
 from proxy.vault.collection import Sequencer
 from proxy.vault.content import Content, Kept
 from tests.support.vaults import make_bench, person

@@ -3,7 +3,7 @@
 import pytest
 
 from proxy.errors import VaultError
-from proxy.storage.base import Reindex
+from proxy.storage.changes import Reindex
 from proxy.storage.memory import MemoryStore
 from proxy.vault.janitor import reap
 from proxy.vault.joining import keep

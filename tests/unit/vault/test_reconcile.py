@@ -1,4 +1,4 @@
-from proxy.storage.base import State
+from proxy.storage.rows import State
 from proxy.vault.reconcile import GRACE, reconcile, reconcile_gone
 from proxy.vault.reveal import Shown, reveal
 from proxy.vault.staging import Held, bind, doubt, forget, promote, stage_creates, stage_deletes, stage_updates

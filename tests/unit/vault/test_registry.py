@@ -1,6 +1,6 @@
 from proxy.model.schema import Field, FieldType, Schema, Storage
-from proxy.storage.base import ColumnType
 from proxy.storage.memory import MemoryStore
+from proxy.storage.rows import ColumnType
 from proxy.vault.registry import column_type, place
 
 

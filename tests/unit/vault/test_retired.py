@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.storage.base import Row, State
+from proxy.storage.rows import Row, State
 from proxy.vault.retired import KEPT, Retired
 from tests.support.exchanges import desk
 

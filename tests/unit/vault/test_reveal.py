@@ -84,7 +84,7 @@ async def test_a_damaged_row_fails_alone() -> None:
     table = bench.people.table
     row = (await bench.store.rows(table, [bad.rid]))[bad.rid]
     broken = row._replace(body=row.body[:-1] + bytes([row.body[-1] ^ 1]), version=row.version + 1)
-    from proxy.storage.base import Replace
+    from proxy.storage.changes import Replace
 
     await bench.store.commit(table, [Replace(broken, row.version)])
     revealed = await reveal(
@@ -97,7 +97,7 @@ async def test_a_damaged_row_fails_alone() -> None:
 async def test_swapped_bodies_do_not_open() -> None:
     bench = await make_bench()
     one, two = await person(bench, "1", "Ann"), await person(bench, "2", "Bo")
-    from proxy.storage.base import Replace
+    from proxy.storage.changes import Replace
 
     rows = await bench.store.rows(bench.people.table, [one.rid, two.rid])
     swapped = rows[one.rid]._replace(body=rows[two.rid].body, salt=rows[two.rid].salt)

@@ -2,7 +2,7 @@ import pytest
 
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
-from proxy.storage.base import Row, Staged, StagedKind, State
+from proxy.storage.rows import Row, Staged, StagedKind, State
 from proxy.vault.content import Content, Kept
 from proxy.vault.seal import Sealer
 

@@ -5,7 +5,8 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.model.value import Value
-from proxy.storage.base import Change, Conflict, State
+from proxy.storage.changes import Change, Conflict
+from proxy.storage.rows import State
 from proxy.tokenization import SHAPES
 from proxy.vault.reveal import Shown, reveal
 from proxy.vault.staging import (

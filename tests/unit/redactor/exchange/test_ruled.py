@@ -7,7 +7,7 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.message import Answer
-from proxy.storage.base import Insert, Remove, Stage
+from proxy.storage.changes import Insert, Remove, Stage
 from tests.support.exchanges import FORM, HTML, JSON, PLAIN, USUAL, Desk, desk, member_form
 
 ANN: dict[str, Any] = {

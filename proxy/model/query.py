@@ -1,0 +1,117 @@
+"""What a caller asks of the records of one schema, in terms of fields: checked, typed, nothing hashed yet.
+
+``model.filters`` makes it of a request; ``vault.asking`` turns it into a question that an engine understands. Values are
+in the clear and of the types of ``model.record``.
+"""
+
+import enum
+from typing import Any
+
+import msgspec
+
+#: Fields that every record has; a schema cannot have fields of these names.
+KEY = "record_key"
+VERSION = "version"
+CREATED_AT = "created_at"
+UPDATED_AT = "updated_at"
+EXPIRES_AT = "expires_at"
+
+
+class Op(enum.StrEnum):
+    """Comparisons of the filter language."""
+
+    GT = "$gt"
+    GTE = "$gte"
+    LT = "$lt"
+    LTE = "$lte"
+
+
+class Equals(msgspec.Struct, frozen=True):
+    """The field has one of the values; ``None`` among them: or no value. ``negated``: has none of them."""
+
+    field: str
+    values: tuple[Any, ...]
+    negated: bool = False
+
+
+class Compares(msgspec.Struct, frozen=True):
+    """The field has a value, and it compares so."""
+
+    field: str
+    op: Op
+    value: Any
+
+
+class Like(msgspec.Struct, frozen=True):
+    """The text occurs in the field, whatever the letter case (Unicode case folding of normal forms).
+
+    Several ``fields``: in one of them at least (``search_keys``). ``negated``: does not occur.
+    """
+
+    fields: tuple[str, ...]
+    text: str
+    negated: bool = False
+
+
+class InJson(msgspec.Struct, frozen=True):
+    """At ``path`` of a JSON field stands the value, or an array that holds all the values.
+
+    ``path`` has member names and element numbers from the root; the scalars are ``str``, ``int``, ``Decimal``, ``bool``, ``None``.
+    """
+
+    field: str
+    path: tuple[str | int, ...]
+    values: tuple[Any, ...]
+    contains: bool  #: an array was given: the array there has to hold all of them
+
+
+class AnyOf(msgspec.Struct, frozen=True):
+    """At least one of the alternatives holds; within one, all of its tests."""
+
+    alternatives: tuple[tuple["Test", ...], ...]
+
+
+Test = Equals | Compares | Like | InJson | AnyOf
+
+
+class Sort(msgspec.Struct, frozen=True):
+    """One key of the order: a field, ``created_at``, ``updated_at`` or ``expires_at``."""
+
+    field: str
+    descending: bool = False
+
+
+class Query(msgspec.Struct, frozen=True):
+    """All tests hold; in this order, ties by age (older first). A missing value sorts before every other."""
+
+    tests: tuple[Test, ...] = ()
+    sort: tuple[Sort, ...] = ()
+    limit: int = 100
+    offset: int = 0
+
+
+class Func(enum.StrEnum):
+    """Aggregation functions."""
+
+    COUNT = "count"
+    SUM = "sum"
+    MIN = "min"
+    MAX = "max"
+    AVG = "avg"
+
+
+class Metric(msgspec.Struct, frozen=True):
+    """One metric of an aggregation. ``field`` is ``None`` for ``count`` alone."""
+
+    name: str
+    func: Func
+    field: str | None = None
+
+
+class Aggregation(msgspec.Struct, frozen=True):
+    """Metrics over groups of records; without ``keys`` one group of all. ``limit`` groups a page."""
+
+    metrics: tuple[Metric, ...]
+    tests: tuple[Test, ...] = ()
+    keys: tuple[str, ...] = ()
+    limit: int = 100

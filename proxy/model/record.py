@@ -1,0 +1,70 @@
+"""Records of the vault in the clear, and what callers want to make of them.
+
+A value in the clear has one Python type by the type of its field:
+
+=====================  =====================================================================
+string, primary key    ``str``
+integer                ``int``
+decimal                ``decimal.Decimal``, exact
+boolean                ``bool``
+datetime               ``str``, always ``YYYY-MM-DDThh:mm:ss.sssZ``
+date, time             ``str``, ``YYYY-MM-DD`` and ``hh:mm:ss``
+json                   ``dict`` as decoded from JSON, numbers with a point as ``Decimal``
+=====================  =====================================================================
+
+``None`` is an explicit null; a name that is absent has no value either.
+"""
+
+import enum
+from typing import Any
+
+import msgspec
+
+#: The values of a record by field name.
+Fields = dict[str, Any]
+
+
+class Action(enum.StrEnum):
+    """What made a version of a record."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+class Attachment(msgspec.Struct, frozen=True):
+    """A file of a record (specification, "Attachment"). ``hash`` is the SHA-256 of the content in hexadecimal."""
+
+    file_id: str
+    filename: str
+    hash: str
+    mime_type: str
+    size: int  #: bytes
+    created_at: int  #: milliseconds since the epoch
+    updated_at: int
+
+
+class Record(msgspec.Struct, frozen=True):
+    """One version of a record in the clear; instants are milliseconds since the epoch."""
+
+    rid: int  #: the vault's own number of the record, never shown
+    key: str | None  #: the primary key; ``None`` for a record of a rule whose id nobody told yet
+    fields: Fields
+    version: int
+    created_at: int
+    updated_at: int
+    expires_at: int | None = None
+    action: Action = Action.CREATE
+    by: str = ""  #: the client that wrote this version
+    attachments: tuple[Attachment, ...] = ()
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """What a caller wants a record to be, checked against its schema.
+
+    ``fields`` has what was sent, the primary key included; in an update what is absent stays as it is.
+    """
+
+    key: str | None  #: ``None`` only in an update that matches by another field
+    fields: Fields
+    expires_at: int | msgspec.UnsetType | None = msgspec.UNSET  #: ``None``: never; unset: nothing was said

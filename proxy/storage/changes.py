@@ -1,0 +1,146 @@
+"""The changes of which a commit is made, each with its precondition and what it does when that does not hold."""
+
+from typing import NamedTuple
+
+from proxy.storage.rows import File, Past, Reply, Row, Staged
+
+
+class Insert(NamedTuple):
+    """Insert a row. ``hashes`` go into the token index; those in ``unique`` must be new there (``Conflict``)."""
+
+    row: Row
+    hashes: tuple[bytes, ...] = ()
+    unique: tuple[bytes, ...] = ()
+
+
+class Release(NamedTuple):
+    """Take the key away from whichever row but ``rid`` holds it: that row becomes PENDING. No row: no effect."""
+
+    key: bytes
+    rid: int
+    at: int
+
+
+class Accept(NamedTuple):
+    """Make a PENDING row LIVE although it has no key yet: it was taken, and its name will be told later. Else no effect."""
+
+    rid: int
+    at: int
+
+
+class Bind(NamedTuple):
+    """Give a row without a key its key and make it LIVE. ``Conflict`` when the row is gone, has another key, or the key is taken."""
+
+    rid: int
+    key: bytes
+    key_sealed: bytes
+    at: int
+
+
+class Replace(NamedTuple):
+    """Overwrite version, times, salt, body and cells of the row ``row.rid``; key and state stay as they are.
+
+    ``Conflict`` when the stored version is not ``expected``.
+    """
+
+    row: Row
+    expected: int
+
+
+class Stage(NamedTuple):
+    """Put a staged change beside its row. ``Conflict`` when the row is gone, or a ``unique`` hash is not new."""
+
+    staged: Staged
+    hashes: tuple[bytes, ...] = ()
+    unique: tuple[bytes, ...] = ()
+
+
+class Unstage(NamedTuple):
+    """Remove a staged change; no effect when it is gone."""
+
+    rid: int
+    sid: int
+
+
+class Doubt(NamedTuple):
+    """Mark a staged change as doubtful since ``at``; no effect when it is gone."""
+
+    rid: int
+    sid: int
+    at: int
+    answered: bool
+
+
+class Reindex(NamedTuple):
+    """Set the token index entries of a row: remove ``drop``, add ``add``."""
+
+    rid: int
+    add: tuple[bytes, ...] = ()
+    drop: tuple[bytes, ...] = ()
+
+
+class Remove(NamedTuple):
+    """Remove a row with everything beside it: staged changes, token index entries, past versions, files. Gone already: no effect.
+
+    The objects of its files are doomed: no row names them any more, and the sweeper removes them.
+    """
+
+    rid: int
+    keep_past: bool = False  #: past versions stay, until ``prune`` finds them too old
+
+
+class Keep(NamedTuple):
+    """Copy the present version of a row that has a key among its past ones; comes before what replaces or removes it. Else no effect."""
+
+    rid: int
+
+
+class Inscribe(NamedTuple):
+    """Add a past version. ``Conflict`` when the row has that version among its past ones already."""
+
+    past: Past
+
+
+class Attach(NamedTuple):
+    """Give a row a file. ``Conflict`` when the row is gone, or the file id or (in this row) the name is taken."""
+
+    file: File
+
+
+class Amend(NamedTuple):
+    """Overwrite everything of a file but ``file_id`` and ``created_at``; another ``rid`` moves it there, another ``object`` dooms the one before.
+
+    ``Conflict`` when ``holder`` has no such file (any more), the new row is gone, or the name is taken there.
+    """
+
+    file: File
+    holder: int  #: the row that has it now
+
+
+class Detach(NamedTuple):
+    """Take a file from a row; its object is doomed. ``Conflict`` when the row has no such file."""
+
+    rid: int
+    file_id: bytes
+
+
+class Remember(NamedTuple):
+    """Keep an answer. ``Conflict`` when there is one under its key that has not expired at ``now``."""
+
+    reply: Reply
+    now: int
+
+
+Change = (
+    Insert | Release | Accept | Bind | Replace | Stage | Unstage | Doubt | Reindex | Remove
+    | Keep | Inscribe | Attach | Amend | Detach | Remember
+)  # fmt: skip
+
+
+class Conflict(Exception):
+    """A change's precondition does not hold; nothing of its transaction is stored. ``change`` says which one."""
+
+    def __init__(self, change: Change, hashes: tuple[bytes, ...] = ()) -> None:
+        super().__init__(type(change).__name__)
+        self.change = change
+        self.hashes = hashes  #: the ``unique`` hashes that were taken, where that was the reason

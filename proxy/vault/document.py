@@ -1,0 +1,37 @@
+"""What the sealed body of a record holds that came over the vault's own interface: its fields as JSON, and who wrote it.
+
+The bodies of records that the proxy collects are packed otherwise (``content``); the first byte tells them apart.
+"""
+
+from decimal import Decimal
+
+import msgspec
+
+from proxy.model.record import Action, Fields
+
+
+class Document(msgspec.Struct, frozen=True, rename={"fields": "f", "action": "a", "by": "b"}):
+    """One version of a record: its fields, what made it, and the client that did."""
+
+    fields: Fields
+    action: Action = Action.CREATE
+    by: str = ""
+
+
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+_decode = msgspec.json.Decoder(Document, float_hook=Decimal).decode
+
+
+def pack(document: Document) -> bytes:
+    """The document as bytes, ready to be sealed; decimals are written out exactly."""
+    return _encode(document)
+
+
+def unpack(plain: bytes) -> Document:
+    """The inverse; a decimal without a point comes back as ``int``: the schema tells what it is."""
+    return _decode(plain)
+
+
+def is_document(plain: bytes) -> bool:
+    """Whether an opened body is a document; else it is a ``content.Content``."""
+    return plain[:1] == b"{"

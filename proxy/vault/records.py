@@ -1,0 +1,208 @@
+"""Records of one schema as rows: what is sealed, what stands beside the body, and how rows are opened again.
+
+The use cases (``write``, ``find``, ``aggregate`` …) speak of ``Record`` and ``Draft``; the store sees ``Row``. This file is
+between them, as ``collection`` is for what the proxy collects, and it reads those rows too: an entity of a rule file is a schema.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from decimal import Decimal
+from typing import Any
+
+from proxy.errors import Code, VaultError
+from proxy.model.record import Action, Fields, Record
+from proxy.model.schema import Field, FieldType, Schema, Storage
+from proxy.storage.cells import spelled_exactly
+from proxy.storage.rows import Cell, Past, Row, State
+from proxy.tokenization.normal import normalize, plain_text
+from proxy.vault.collection import Collection
+from proxy.vault.content import unpack as unpack_content
+from proxy.vault.document import Document, is_document, pack, unpack
+from proxy.vault.grams import Steps, folded, grams, leaf, leaves
+
+#: What a value becomes in the column of its field.
+ToCell = Callable[[Any], Cell]
+
+
+class Records:
+    """The records of one schema; ``collection`` has their keys and their table."""
+
+    def __init__(self, collection: Collection) -> None:
+        self.collection = collection
+        self.schema: Schema = collection.schema
+        self.primary = self.schema.primary
+        keyset = collection.around.keyset
+        self._hashers = {
+            field.name: keyset.hasher("field", self.schema.name, field.name) for field in self.schema.fields
+        }
+        self._gram = {
+            field.name: keyset.hasher("gram", self.schema.name, field.name)
+            for field in self.schema.fields
+            if field.partial_match and field.storage is Storage.INDEXED_HASHED
+        }
+        self._leaf = {
+            field.name: keyset.hasher("json", self.schema.name, field.name)
+            for field in self.schema.fields
+            if field.type is FieldType.JSON and field.storage is not Storage.ENCRYPTED
+        }
+        self._to_cell = {field.name: self._column(field) for field in self.schema.fields}
+        self._cells = [(field.name, self._to_cell[field.name]) for field in self.schema.kept_outside]
+        self._decimals = [field.name for field in self.schema.fields if field.type is FieldType.DECIMAL]
+
+    @property
+    def name(self) -> str:
+        """Name of the schema."""
+        return self.schema.name
+
+    @property
+    def of_rules(self) -> bool:
+        """Whether the proxy collects them, so that only the application behind it writes them."""
+        return bool(self.collection.shapes)
+
+    # ------------------------------------------------------------------ towards the store
+
+    def new_row(self, key: str, fields: Fields, rid: int, by: str, expires_at: int | None) -> Row:
+        """A live row for a new record; one instant is its creation and its update."""
+        collection = self.collection
+        now = collection.clock()
+        salt = collection.sealer.new_salt()
+        body = collection.sealer.record(rid, salt).plain_body(pack(Document(fields, Action.CREATE, by)), 1)
+        return Row(
+            rid, collection.key_hash(key), None, State.LIVE, 1, now, now, expires_at, salt, body, self.cells(fields)
+        )
+
+    def next_row(self, row: Row, fields: Fields, by: str, expires_at: int | None) -> Row:
+        """The row with its next version; the key stays."""
+        collection, version = self.collection, row.version + 1
+        sealer = collection.sealer.record(row.rid, row.salt)
+        body = sealer.plain_body(pack(Document(fields, Action.UPDATE, by)), version)
+        now = max(collection.clock(), row.updated_at)  # a clock that was set back must not disorder the history
+        return row._replace(version=version, updated_at=now, expires_at=expires_at, body=body, cells=self.cells(fields))
+
+    def last_past(self, row: Row, by: str) -> Past:
+        """The note that a record was deleted: its last values once more, as a version of their own."""
+        record, version = self.open(row), row.version + 1
+        sealer = self.collection.sealer.record(row.rid, row.salt)
+        body = sealer.plain_body(pack(Document(record.fields, Action.DELETE, by)), version)
+        return Past(row.rid, version, row.key or b"", self.collection.clock(), row.salt, body)
+
+    def cells(self, fields: Fields) -> tuple[Cell, ...]:
+        """What stands beside the body, in the order of the layout."""
+        return tuple([None if (value := fields.get(name)) is None else cell(value) for name, cell in self._cells])
+
+    def hashes(self, fields: Fields) -> set[bytes]:
+        """What the token index has of a record: hashes of parts of texts and of the leaves of JSON documents."""
+        found: set[bytes] = set()
+        for name in self._gram:
+            value = fields.get(name)
+            if value is not None:
+                found.update(self.gram_hashes(name, value))
+        for name, hash_of in self._leaf.items():
+            value = fields.get(name)
+            if value is not None:
+                found.update(hash_of(leaf(at, item, inside)) for at, item, inside in leaves(value))
+        return found
+
+    # ------------------------------------------------------------------ questions
+
+    def column(self, name: str) -> str:
+        """The column that holds a field that has one (``KeyError``), as questions name it."""
+        for field, column in zip(self.schema.kept_outside, self.collection.columns, strict=True):
+            if field.name == name:
+                return column
+        raise KeyError(name)
+
+    def cell(self, name: str, value: Any) -> Cell:
+        """What a value of the field is in its column; for the primary key, the hash in ``@key``."""
+        return self._to_cell[name](value)
+
+    def gram_hashes(self, name: str, text: str) -> list[bytes]:
+        """The index entries that each text has in which this one occurs; none of a text that is too short."""
+        hash_of = self._gram[name]
+        return [hash_of(gram.encode()) for gram in grams(folded(text))]
+
+    def leaf_hash(self, name: str, at: Steps, value: Any, *, inside: bool) -> bytes:
+        """The index entry of a JSON field with that scalar there; ``inside``: as an element of the array there."""
+        return self._leaf[name](leaf(at, value, inside))
+
+    # ------------------------------------------------------------------ from the store
+
+    def open(self, row: Row) -> Record:
+        """The record of a row; ``VaultError(CANNOT_OPEN)`` when the row was changed or moved."""
+        plain = self.collection.sealer.open_plain(row)
+        if not is_document(plain):
+            return self._collected(row, plain)
+        document = unpack(plain)
+        return Record(
+            row.rid,
+            self._key_of(document.fields),
+            self._typed(document.fields),
+            row.version,
+            row.created_at,
+            row.updated_at,
+            row.expires_at,
+            document.action,
+            document.by,
+        )
+
+    def open_past(self, past: Past, created_at: int) -> Record:
+        """The record that a past version was; raises as ``open``."""
+        document = unpack(self.collection.sealer.open_plain(past))
+        fields = self._typed(document.fields)
+        key = self._key_of(fields)
+        return Record(past.rid, key, fields, past.version, created_at, past.at, None, document.action, document.by)
+
+    def open_all(self, rows: Iterable[Row]) -> Iterator[Record]:
+        """The records of rows in order; one that does not open is counted, logged by its event, and left out."""
+        for row in rows:
+            try:
+                yield self.open(row)
+            except VaultError as error:
+                if error.code is not Code.CANNOT_OPEN:
+                    raise
+                self.collection.observe("unopenable")
+
+    # ------------------------------------------------------------------ parts
+
+    def _key_of(self, fields: Fields) -> str | None:
+        return fields[self.primary.name] if self.primary is not None else None
+
+    def _typed(self, fields: Fields) -> Fields:
+        for name in self._decimals:
+            if isinstance(fields.get(name), int):
+                fields[name] = Decimal(fields[name])
+        return fields
+
+    def _collected(self, row: Row, plain: bytes) -> Record:
+        """A record that the proxy has collected: text by field, a list of texts where a field has several."""
+        content = unpack_content(plain)
+        fields: Fields = {
+            name: values[0].text if len(values) == 1 else [kept.text for kept in values]
+            for name, values in content.fields.items()
+            if values
+        }
+        key = self.collection.sealer.open_key(row)
+        return Record(row.rid, key, fields, row.version, row.created_at, row.updated_at, row.expires_at)
+
+    def _column(self, field: Field) -> ToCell:
+        if field.type is FieldType.PRIMARY_KEY:
+            return self.collection.key_hash
+        text = self._spelling(field)
+        if field.storage is Storage.INDEXED_HASHED:
+            hash_of = self._hashers[field.name]
+            return lambda value: hash_of(text(value).encode())
+        if field.type in (FieldType.INTEGER, FieldType.BOOLEAN):
+            return int
+        return text
+
+    def _spelling(self, field: Field) -> Callable[[Any], str]:
+        """The normal form of a value as text."""
+        if field.type is FieldType.STRING:
+            if field.kind == "text":
+                return plain_text
+            region = self.collection.around.region
+            return lambda value: normalize(field.kind, value, region)
+        if field.type is FieldType.DECIMAL:
+            return spelled_exactly
+        if field.type is FieldType.BOOLEAN:
+            return lambda value: "true" if value else "false"
+        return str

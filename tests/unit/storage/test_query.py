@@ -1,0 +1,9 @@
+from proxy.storage.query import ALWAYS, Compare
+
+
+def test_nothing_that_has_to_hold_always_holds() -> None:
+    assert ALWAYS.parts == ()
+
+
+def test_comparisons_are_those_of_the_database_language() -> None:
+    assert {how.value for how in Compare} == {">", ">=", "<", "<="}
