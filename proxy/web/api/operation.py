@@ -1,0 +1,108 @@
+"""What an operation of the interface is, what its handler is given, and what it gives back."""
+
+import enum
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from aiohttp import web
+
+from proxy.model.access import Principal
+from proxy.model.record import Record
+from proxy.storage.changes import Change
+from proxy.vault.records import Records
+
+
+class Takes(enum.Enum):
+    """What the body of a request has to be."""
+
+    NOTHING = "nothing"
+    JSON = "application/json"
+    FORM = "application/x-www-form-urlencoded"
+    STREAM = "multipart/form-data"  #: the handler reads ``call.request`` itself, piece by piece
+
+
+class Access(enum.Enum):
+    """Who may call an operation."""
+
+    OPEN = "open"  #: everybody: the token endpoint, the interface document
+    CLIENT = "client"  #: every client with a valid access token
+    ADMIN = "admin"  #: clients with the scope ``admin``
+
+
+class Answer(NamedTuple):
+    """An answer: its status, its body, and fields beyond those that every answer has.
+
+    A body that is not whole in memory is a ``stream`` of pieces, ``length`` bytes in all. ``media_type`` counts where there is a body.
+    """
+
+    status: int
+    body: bytes = b""
+    headers: Mapping[str, str] = {}
+    media_type: str = "application/json"
+    stream: AsyncIterator[bytes] | None = None
+    length: int | None = None
+
+
+class Catalog(Protocol):
+    """Where schemas are found; ``vault.catalog`` is one."""
+
+    def records(self, name: str) -> Records:
+        """The records of the schema of that name. Raises ``VaultError(UNKNOWN_SCHEMA)``."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Services:
+    """What handlers work with, joined once at start; whoever adds a handler adds what it needs."""
+
+    catalog: Catalog
+    country: str  #: lower-case ISO code; the one country of this instance
+    on_existing: str = "refuse"  #: what a create does with a key that is used: ``refuse`` or ``update``
+
+
+#: Further changes for the commit of a write, given its result (``vault.closing``).
+Closing = Callable[[Sequence[Record]], Sequence[Change]]
+
+
+@dataclass(slots=True)
+class Call:
+    """One request that has passed every common check."""
+
+    operation: "Operation"
+    services: Services
+    principal: Principal
+    request: web.Request  #: for what is streamed, and for header fields
+    path: Mapping[str, str] = field(default_factory=dict)  #: the parameters in the path, percent-decoded
+    query: Mapping[str, str] = field(default_factory=dict)  #: those of ``operation.query`` that were sent, each once
+    body: bytes = b""  #: whole; empty where the operation takes nothing or a stream
+    content: Any = None  #: the JSON of the body, numbers with a point as ``Decimal``
+    keep: Callable[[Answer], Sequence[Change]] | None = None  #: makes the answer replayable; set by an ``Idempotency-Key``
+
+    def closing(self, render: Callable[[Sequence[Record]], Answer]) -> Closing:
+        """What a write use case commits besides its own changes: the answer that ``render`` makes, where it has to be kept."""
+        keep = self.keep
+        if keep is None:
+            return _nothing_more
+        return lambda records: keep(render(records))
+
+
+Handler = Callable[[Call], Awaitable[Answer]]
+
+
+class Operation(NamedTuple):
+    """One operation of the interface: a line of the table."""
+
+    name: str  #: stable; the ``operationId`` of the interface document
+    method: str
+    path: str  #: with parameters as ``{name}``
+    handler: Handler
+    success: int  #: the status of an answer that is not an error
+    failures: tuple[int, ...]  #: every other status that this operation may answer with; 5xx and 405 always may
+    takes: Takes = Takes.JSON
+    access: Access = Access.CLIENT
+    query: tuple[str, ...] = ()  #: the query parameters it knows; others are refused
+
+
+def _nothing_more(_records: Sequence[Record]) -> Sequence[Change]:
+    return ()
