@@ -77,7 +77,8 @@ class Call:
     query: Mapping[str, str] = field(default_factory=dict)  #: those of ``operation.query`` that were sent, each once
     body: bytes = b""  #: whole; empty where the operation takes nothing or a stream
     content: Any = None  #: the JSON of the body, numbers with a point as ``Decimal``
-    keep: Callable[[Answer], Sequence[Change]] | None = None  #: makes the answer replayable; set by an ``Idempotency-Key``
+    #: Makes the answer replayable; set by an ``Idempotency-Key``.
+    keep: Callable[[Answer], Sequence[Change]] | None = None
 
     def closing(self, render: Callable[[Sequence[Record]], Answer]) -> Closing:
         """What a write use case commits besides its own changes: the answer that ``render`` makes, where it has to be kept."""
