@@ -1,0 +1,151 @@
+"""Runs calls of resident functions, each in a process of its own, within limits of time, memory and number.
+
+One process is always kept ready, so that a call does not wait for an interpreter to start. It serves one call and ends:
+nothing of one caller's data can be left for the next.
+"""
+
+import asyncio
+import os
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from proxy.errors import Code, VaultError
+from proxy.functions.frames import PREFIX, BrokenFrameError, NotJsonError, decode, encode, size_of
+from proxy.telemetry import logs
+
+_log = logs.logger("functions")
+
+#: Answers a question of the handle: (operation, what it takes) → the answer. Raises ``VaultError``.
+Ask = Callable[[str, Any], Awaitable[Any]]
+
+#: What a worker needs of the service's environment; not its settings, which may hold keys.
+_INHERITED = ("PATH", "PYTHONPATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH")
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What one call may take, and how many may run at one time."""
+
+    time: float  #: seconds
+    memory: int  #: bytes of address space
+    running: int
+
+
+class Runner:
+    """Calls functions by name. ``status_of`` tells the HTTP status of an error, for the function to see."""
+
+    def __init__(self, functions: Mapping[str, str], bounds: Bounds, status_of: Callable[[VaultError], int]) -> None:
+        self.functions = functions
+        self._bounds = bounds
+        self._status_of = status_of
+        self._room = asyncio.Semaphore(bounds.running)
+        self._spare: asyncio.Task[Process] | None = None
+        self._forsaken: asyncio.Task[None] | None = None  # ends a process that nobody waits for any more
+        self._closed = False
+
+    async def call(self, name: str, arguments: Any, ask: Ask) -> Any:
+        """The result of a function; its handle asks ``ask``.
+
+        Raises ``VaultError``: UNKNOWN_FUNCTION; FUNCTION_LIMIT when it takes more time or memory than it may, or too many run
+        for all that time; FUNCTION_FAILED when it raises, ends by itself, or its result is not JSON.
+        """
+        target = self.functions.get(name)
+        if target is None:
+            raise VaultError(Code.UNKNOWN_FUNCTION, "No resident function of that name is installed.")
+        try:
+            async with asyncio.timeout(self._bounds.time), self._room:
+                return await self._called(name, {"target": target, "arguments": arguments}, ask)
+        except TimeoutError:
+            _log.warning("a resident function took too long and was ended", reason=name)
+            raise _over("time") from None
+
+    async def close(self) -> None:
+        """End the process that waits. Idempotent."""
+        self._closed = True
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            await _end_started(spare)
+        if self._forsaken is not None:
+            await self._forsaken
+
+    async def _called(self, name: str, call: Any, ask: Ask) -> Any:
+        process = await self._process()
+        try:
+            outcome = await self._talk(process, call, ask)
+        except (BrokenFrameError, NotJsonError, OSError):
+            outcome = {"failed": "the process ended", "where": ""}
+        finally:
+            await _end(process)
+        if "result" in outcome:
+            return outcome["result"]
+        if "limit" in outcome:
+            _log.warning("a resident function took too much memory", reason=name)
+            raise _over("memory")
+        _log.error("a resident function failed", reason=name, exception=outcome["failed"], where=outcome["where"])
+        raise VaultError(Code.FUNCTION_FAILED, "The resident function failed; the log names the place in its code.")
+
+    async def _talk(self, process: Process, document: Any, ask: Ask) -> Any:
+        if process.stdin is None or process.stdout is None:
+            raise TypeError("a worker has pipes")
+        while True:
+            process.stdin.write(encode(document))
+            await process.stdin.drain()
+            told = decode(await _exactly(process.stdout, size_of(await _exactly(process.stdout, PREFIX))))
+            if not isinstance(told, dict) or "ask" not in told:
+                return told
+            document = await self._answered(told, ask)
+
+    async def _answered(self, told: Any, ask: Ask) -> Any:
+        try:
+            return {"answer": await ask(told["ask"], told["with"])}
+        except VaultError as error:
+            return {"refused": {"status": self._status_of(error), "code": str(error.code)}}
+
+    async def _process(self) -> Process:
+        """The spare process; another one is started in its place."""
+        starting = self._spare or asyncio.create_task(self._start())
+        self._spare = None if self._closed else asyncio.create_task(self._start())
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            self._forsaken = asyncio.create_task(_end_started(starting))
+            raise
+
+    async def _start(self) -> Process:
+        environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-P", "-s", "-m", "proxy.functions.worker", str(self._bounds.memory)),
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=DEVNULL,
+            env=environment,
+            start_new_session=True,  # a signal for the service is none for it, and all it starts ends with it
+        )
+
+
+async def _exactly(pipe: asyncio.StreamReader, size: int) -> bytes:
+    try:
+        return await pipe.readexactly(size)
+    except asyncio.IncompleteReadError:
+        raise BrokenFrameError from None
+
+
+async def _end_started(starting: asyncio.Task[Process]) -> None:
+    await _end(await starting)
+
+
+async def _end(process: Process) -> None:
+    """End the process with everything that it started, and wait for it."""
+    try:
+        os.killpg(process.pid, 9)
+    except ProcessLookupError:  # it has ended by itself
+        pass
+    await process.wait()
+
+
+def _over(limit: str) -> VaultError:
+    return VaultError(Code.FUNCTION_LIMIT, f"The resident function took more {limit} than it may.")

@@ -1,0 +1,73 @@
+"""The program of a worker process: ``python -m proxy.functions.worker MEMORY``, told over standard input what to call.
+
+It takes its limits upon itself before any code of the operator is loaded, keeps standard output for the protocol alone (what
+a function prints goes nowhere: it could be anybody's data), runs one call and ends. Exceptions are told by class and place,
+never by their text.
+"""
+
+import os
+import resource
+import sys
+import traceback
+from importlib import import_module
+from pathlib import PurePath
+from typing import Any, BinaryIO
+
+from proxy.functions.frames import BrokenFrameError, NotJsonError, read, write
+from proxy.functions.handle import Handle, RefusedError
+
+
+def main(memory: int) -> None:
+    """Serve one call; ``memory``: bytes of address space."""
+    incoming, outgoing = _pipes()
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold personal data
+    try:
+        call = read(incoming)
+    except BrokenFrameError:
+        return  # the service has gone, or does not need this process after all
+    try:
+        outcome = {"result": _run(call, incoming, outgoing)}
+        write(outgoing, outcome)
+    except MemoryError:
+        write(outgoing, {"limit": "memory"})
+    except NotJsonError:
+        write(outgoing, {"failed": "NotJsonError", "where": ""})
+    except BaseException as error:  # noqa: BLE001 - whatever the operator's code raises, the service is told
+        write(outgoing, {"failed": type(error).__name__, "where": _place(error)})
+
+
+def _run(call: Any, incoming: BinaryIO, outgoing: BinaryIO) -> Any:
+    def ask(operation: str, given: dict[str, Any]) -> Any:
+        write(outgoing, {"ask": operation, "with": given})
+        told = read(incoming)
+        if "refused" in told:
+            raise RefusedError(told["refused"]["status"], told["refused"]["code"])
+        return told["answer"]
+
+    module, _, name = call["target"].partition(":")
+    function = import_module(module)
+    for part in name.split("."):
+        function = getattr(function, part)
+    return function(Handle(ask), call["arguments"])  # type: ignore[operator]  # what an entry point names is called
+
+
+def _pipes() -> tuple[BinaryIO, BinaryIO]:
+    """The two pipes of the protocol; whatever else reads or prints finds nothing there."""
+    incoming, outgoing = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(nothing, number)
+    os.close(nothing)
+    return incoming, outgoing
+
+
+def _place(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return ""
+    return f"{'/'.join(PurePath(frames[-1].filename).parts[-2:])}:{frames[-1].lineno}"
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

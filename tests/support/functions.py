@@ -1,0 +1,74 @@
+"""Resident functions that tests install, and the folder that makes an environment find them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+#: The code of the functions; each is named like what it is for.
+CODE = '''
+import os, time
+from decimal import Decimal
+
+STATE = []
+
+def echo(handle, arguments):
+    """Gives back what it is given."""
+    print("a secret on standard output")
+    return arguments
+
+def found(handle, arguments):
+    """Asks the handle, twice."""
+    return [handle.get("contact", arguments["key"]), handle.find("contact")["meta"]]
+
+def written(handle, arguments):
+    handle.create("contact", [{"id": "f1", "name": "Fia"}])
+    handle.update("contact", [{"id": "f1", "name": "Fia Ek"}])
+    name = handle.get("contact", "f1")["name"]
+    handle.delete("contact", "f1")
+    return [name, handle.get("contact", "f1")]
+
+def refused(handle, arguments):
+    try:
+        return handle.find("unknown")
+    except Exception as error:
+        return [type(error).__name__, error.status, error.code]
+
+def raises(handle, arguments):
+    raise ValueError("the secret is " + arguments["secret"])
+
+def hungry(handle, arguments):
+    return len(bytes(1 << 40)) or len([bytes(1 << 20) for _ in range(1 << 20)])
+
+def sleepy(handle, arguments):
+    time.sleep(600)
+
+def ends(handle, arguments):
+    os._exit(3)
+
+def not_json(handle, arguments):
+    return object()
+
+def surroundings(handle, arguments):
+    """What of the service is within reach: environment, state of an earlier call, open files."""
+    STATE.append(1)
+    return {"environment": sorted(os.environ), "state": len(STATE), "open": len(os.listdir("/proc/self/fd"))}
+
+def exact(handle, arguments):
+    return Decimal("0.1") + arguments["more"]
+'''
+
+NAMES = (
+    "echo", "found", "written", "refused", "raises", "hungry", "sleepy", "ends", "not_json", "surroundings", "exact",
+)  # fmt: skip
+
+
+def install(folder: Path, points: Mapping[str, str] | None = None, package: str = "sample") -> Path:
+    """Put the functions into a folder as an installed package; give it to ``PYTHONPATH`` or ``sys.path``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{package}_functions.py").write_text(CODE)
+    info = folder / f"{package}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    points = points if points is not None else {name: f"{package}_functions:{name}" for name in NAMES}
+    lines = "".join(f"{name} = {target}\n" for name, target in points.items())
+    (info / "entry_points.txt").write_text(f"[domicile.functions]\n{lines}")
+    return folder
