@@ -13,28 +13,36 @@ from proxy.cli.command import FAULT, OK, Arguments, Command
 from proxy.config import Settings, load
 from proxy.errors import VaultError
 
-Part = Callable[[Settings], None]
+#: Looks at one part; answers what it looked at, or an empty text.
+Part = Callable[[Settings], str]
 
 
-def _rules(settings: Settings) -> None:
+def _rules(settings: Settings) -> str:
     from proxy.bootstrap import load_rules
 
     load_rules(settings)
+    return str(settings.rules)
 
 
-def _keys(settings: Settings) -> None:
-    from proxy.bootstrap import check_keys
+def _keys(settings: Settings) -> str:
+    from proxy.bootstrap import check_keys, key_source
 
     check_keys(settings)
+    if settings.keys.source != "file":
+        return f"the environment variable {settings.keys.place}"
+    there = key_source(settings.keys).exists()
+    return settings.keys.place if there else f"{settings.keys.place}, made at the first start"
 
 
-def _store(settings: Settings) -> None:
+def _store(settings: Settings) -> str:
     from proxy.bootstrap import check_store
 
     check_store(settings)
+    place = settings.store.path
+    return str(place) if place.exists() else f"{place}, made at the first start"
 
 
-def _upstream(settings: Settings) -> None:
+def _upstream(settings: Settings) -> str:
     from proxy.bootstrap import check_upstream, load_rules
 
     try:
@@ -42,6 +50,7 @@ def _upstream(settings: Settings) -> None:
     except VaultError:
         rules = None  # told by the part that looks at rules
     check_upstream(settings, rules)
+    return ""
 
 
 #: What is looked at after the settings, by name, in this order.
@@ -50,16 +59,19 @@ PARTS: Final[dict[str, Part]] = {"rules": _rules, "keys": _keys, "store": _store
 
 def run(arguments: Arguments) -> int:
     """Exit status 0 when everything is in order."""
-    faults = look(lambda: load(arguments.config, os.environ), PARTS)
+    places: dict[str, str] = {}
+    faults = look(lambda: load(arguments.config, os.environ), PARTS, places)
     names = ["settings", *PARTS]
     data = {name: output.fault(faults[name]) if name in faults else None for name in names if _looked(name, faults)}
-    text = "\n".join(line for name in data for line in _lines(name, faults))
-    output.show({"ok": not faults, "faults": data}, text, as_json=arguments.json)
+    text = "\n".join(line for name in data for line in _lines(name, faults, places))
+    output.show({"ok": not faults, "faults": data, "places": places}, text, as_json=arguments.json)
     return FAULT if faults else OK
 
 
-def look(settings: Callable[[], Settings], parts: Mapping[str, Part]) -> dict[str, VaultError]:
-    """The fault of each part that has one; of the settings alone where they have one."""
+def look(
+    settings: Callable[[], Settings], parts: Mapping[str, Part], places: dict[str, str] | None = None
+) -> dict[str, VaultError]:
+    """The fault of each part that has one; of the settings alone where they have one. ``places`` gets what was looked at."""
     try:
         loaded = settings()
     except VaultError as error:
@@ -67,7 +79,9 @@ def look(settings: Callable[[], Settings], parts: Mapping[str, Part]) -> dict[st
     faults: dict[str, VaultError] = {}
     for name, part in parts.items():
         try:
-            part(loaded)
+            place = part(loaded)
+            if places is not None and place:
+                places[name] = place
         except VaultError as error:
             faults[name] = error
     return faults
@@ -77,10 +91,10 @@ def _looked(name: str, faults: Mapping[str, Any]) -> bool:
     return name == "settings" or "settings" not in faults
 
 
-def _lines(name: str, faults: Mapping[str, VaultError]) -> list[str]:
+def _lines(name: str, faults: Mapping[str, VaultError], places: Mapping[str, str]) -> list[str]:
     error = faults.get(name)
     if error is None:
-        return [f"{name}: in order"]
+        return [f"{name}: in order ({places[name]})" if name in places else f"{name}: in order"]
     first = next(
         other for other, told in faults.items() if (told.message, told.details) == (error.message, error.details)
     )

@@ -37,6 +37,7 @@ class Command:
     run: Callable[[Arguments], int] | None = None  #: does it and answers the exit status
     arguments: Callable[[argparse.ArgumentParser], None] = _no_arguments  #: adds its own arguments
     data: bool = False  #: prints data, and so takes ``--json``
+    settings: bool = True  #: looks at the settings, and so takes ``--config``
     children: Mapping[str, "Command"] = field(default_factory=dict)
 
 
@@ -93,7 +94,10 @@ def _grow(parent: argparse.ArgumentParser, commands: Mapping[str, Command]) -> N
             _grow(branch, command.children)
             continue
         branch.set_defaults(run=command.run, parser=branch)
-        branch.add_argument("--config", metavar="FILE", type=Path, help="settings file (default: domicile.yaml here)")
+        if command.settings:
+            branch.add_argument(
+                "--config", metavar="FILE", type=Path, help="settings file (default: domicile.yaml here)"
+            )
         if command.data:
             branch.add_argument("--json", action="store_true", help="print JSON")
         command.arguments(branch)

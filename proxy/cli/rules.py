@@ -134,6 +134,7 @@ COMMAND: Final = Command(
             run=schema,
             arguments=_schema_arguments,
             data=True,
+            settings=False,
         ),
     },
 )

@@ -16,7 +16,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def broken(code: Code) -> check.Part:
-    def part(_settings: Settings) -> None:
+    def part(_settings: Settings) -> str:
         raise VaultError(code, f"Mend {code}.", (Detail("here:1", "write it so"),))
 
     return part
@@ -43,7 +43,7 @@ def test_the_file_that_config_names_is_the_one_looked_at(elsewhere, capsys):
 
 
 def test_one_part_with_a_fault_does_not_hide_another(monkeypatch, capsys):
-    parts = {"rules": broken(Code.BAD_RULES), "keys": lambda _settings: None, "store": broken(Code.BAD_STORE)}
+    parts = {"rules": broken(Code.BAD_RULES), "keys": lambda _settings: "", "store": broken(Code.BAD_STORE)}
     monkeypatch.setattr(check, "PARTS", parts)
     assert main(["check"]) == 1
     assert capsys.readouterr().out.splitlines() == [
@@ -67,7 +67,7 @@ def test_what_cannot_be_looked_at_for_another_fault_names_that_one(elsewhere, ca
 
 
 def test_as_json_every_part_is_null_or_its_fault(monkeypatch, capsys):
-    monkeypatch.setattr(check, "PARTS", {"rules": broken(Code.BAD_RULES), "keys": lambda _settings: None})
+    monkeypatch.setattr(check, "PARTS", {"rules": broken(Code.BAD_RULES), "keys": lambda _settings: ""})
     assert main(["check", "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert told["ok"] is False
@@ -78,10 +78,29 @@ def test_as_json_every_part_is_null_or_its_fault(monkeypatch, capsys):
 
 def test_every_part_gets_the_settings_that_were_read(monkeypatch):
     seen: list[str] = []
-    monkeypatch.setattr(check, "PARTS", {"rules": lambda settings: seen.append(settings.country)})
+
+    def part(settings: Settings) -> str:
+        seen.append(settings.country)
+        return ""
+
+    monkeypatch.setattr(check, "PARTS", {"rules": part})
     monkeypatch.setenv("DOMICILE__COUNTRY", "fr")
     assert main(["check"]) == 0
     assert seen == ["fr"]
+
+
+def test_every_part_says_what_it_looked_at_and_what_a_start_would_make(elsewhere, capsys):
+    (elsewhere / "rules.yaml").write_text(rules("http://127.0.0.1:9"))
+    (elsewhere / "domicile.yaml").write_text("rules: rules.yaml\n")
+    assert main(["check"]) == 0
+    shown = capsys.readouterr().out
+    assert f"rules: in order ({elsewhere}/rules.yaml)\n" in shown
+    assert f"keys: in order ({elsewhere}/data/keys.json, made at the first start)\n" in shown
+    assert f"store: in order ({elsewhere}/data/vault.db, made at the first start)\n" in shown
+    assert main(["init"]) == 0
+    capsys.readouterr()
+    assert main(["check", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["places"]["keys"] == f"{elsewhere}/data/keys.json"
 
 
 def test_files_for_tls_and_names_of_applications_are_looked_at(elsewhere, capsys):
