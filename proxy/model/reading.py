@@ -1,0 +1,131 @@
+"""Records as callers send them, read into drafts: all faults at once, each with its place, none with its value.
+
+What reads the records of a schema is compiled once and kept while the schema is in use.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from proxy.errors import Code
+from proxy.model.faults import Faults, Unfit, step
+from proxy.model.limits import Limits
+from proxy.model.query import CREATED_AT, EXPIRES_AT, KEY, UPDATED_AT, VERSION
+from proxy.model.record import Draft, Fields
+from proxy.model.schema import Schema
+from proxy.model.values import check_of, instant
+
+_MESSAGE = "The record does not fit its schema."
+_MANY = "Records of the batch do not fit their schema; nothing of it was stored."
+_BUILT_IN = frozenset((CREATED_AT, UPDATED_AT, VERSION, "attachments", "meta"))
+
+#: Reads one record: (the record as decoded, whether absent fields stay as they are, where it stands, faults found).
+Read = Callable[[Any, bool, str, Faults], Draft]
+
+_compiled: dict[tuple[int, int], tuple[Schema, Limits, Read]] = {}
+_MOST_COMPILED = 1024
+
+
+def read_draft(schema: Schema, raw: Any, *, partial: bool, limits: Limits, pointer: str = "") -> Draft:
+    """What a caller wants a record to be. ``partial``: an update, in which an absent field stays as it is.
+
+    ``VaultError(INVALID_RECORD)`` with one detail for each fault; their JSON Pointers begin with ``pointer``.
+    """
+    faults = Faults(limits.faults)
+    draft = _reader(schema, limits)(raw, partial, pointer, faults)
+    if faults:
+        raise faults.error(Code.INVALID_RECORD, _MESSAGE)
+    return draft
+
+
+def read_drafts(schema: Schema, raw: Any, *, partial: bool, limits: Limits, pointer: str = "") -> list[Draft]:
+    """The drafts of a batch, in its order; the pointers of faults begin with ``pointer`` and the number of the record.
+
+    Raises ``INVALID_RECORD`` with the faults of all records, ``INVALID_INPUT`` when this is no list or has nothing in it,
+    ``BATCH_TOO_LARGE`` when there are more than the limits allow. A key that occurs twice is a fault of the later record.
+    """
+    records = _batch(raw, limits, pointer)
+    read, faults, drafts = _reader(schema, limits), Faults(limits.faults), []
+    seen: set[str] = set()
+    for number, record in enumerate(records):
+        place = f"{pointer}/{number}"
+        draft = read(record, partial, place, faults)
+        if draft.key is not None and draft.key in seen:
+            faults.add(place + _key_step(schema), "The batch has another record with this key.")
+        if draft.key is not None:
+            seen.add(draft.key)
+        drafts.append(draft)
+    if faults:
+        raise faults.error(Code.INVALID_RECORD, _MANY)
+    return drafts
+
+
+def _batch(raw: Any, limits: Limits, pointer: str) -> Sequence[Any]:
+    faults = Faults(1)
+    if not isinstance(raw, list):
+        faults.add(pointer, "Has to be an array of records.")
+    elif not raw:
+        faults.add(pointer, "Has to hold one record at least.")
+    if faults:
+        raise faults.error(Code.INVALID_INPUT, "The batch cannot be read.")
+    if len(raw) > limits.batch:
+        faults.add(pointer, f"Must not hold more than {limits.batch} records.")
+        raise faults.error(Code.BATCH_TOO_LARGE, f"A batch has at most {limits.batch} records; send several.")
+    return list(raw)
+
+
+def _key_step(schema: Schema) -> str:
+    return "" if schema.primary is None else step(schema.primary.name)
+
+
+def _reader(schema: Schema, limits: Limits) -> Read:
+    """The compiled reader. Kept by identity, which costs nothing to compare; both objects are held, so no other can take their ids."""
+    place = (id(schema), id(limits))
+    kept = _compiled.get(place)
+    if kept is None:
+        if len(_compiled) >= _MOST_COMPILED:
+            _compiled.clear()
+        kept = _compiled[place] = (schema, limits, _compile(schema, limits))
+    return kept[2]
+
+
+def _compile(schema: Schema, limits: Limits) -> Read:
+    checks = {field.name: check_of(field, limits) for field in schema.fields}
+    primary = schema.primary.name if schema.primary is not None else None
+    required = tuple(field.name for field in schema.fields if field.required or field.name == primary)
+
+    def read(raw: Any, partial: bool, pointer: str, faults: Faults) -> Draft:
+        if not isinstance(raw, dict):
+            faults.add(pointer, "Has to be a JSON object.")
+            return Draft(None, {})
+        fields: Fields = {}
+        expires: int | msgspec.UnsetType | None = msgspec.UNSET
+        for name, value in raw.items():
+            check = checks.get(name)
+            try:
+                if check is not None:
+                    fields[name] = None if value is None else check(value)
+                elif name == EXPIRES_AT:
+                    expires = None if value is None else instant(value)
+                else:
+                    faults.add(pointer + step(name), _unknown(name, primary))
+            except Unfit as fault:
+                fields[name] = None
+                faults.add(pointer + step(name) + fault.place, fault.text)
+        for name in required:  # in an update absent ones stay as they are, so only a null is a fault there
+            if raw.get(name, partial or None) is None:
+                text = "Must not be null" if name in raw else "Is missing"
+                faults.add(pointer + step(name), f"{text}: the field is required.")
+        key = fields.get(primary) if primary is not None else None
+        return Draft(key, fields, expires)
+
+    return read
+
+
+def _unknown(name: str, primary: str | None) -> str:
+    if name in _BUILT_IN:
+        return "Is set by the service and cannot be sent."
+    if name == KEY and primary is not None:
+        return f"The key of this schema's records is sent as {primary}."
+    return "The schema has no field of this name."
