@@ -9,6 +9,7 @@ from typing import Final
 from proxy.cli import output
 from proxy.cli.command import FAULT, OK, Arguments, Command
 from proxy.config import load
+from proxy.config.settings import Address
 
 _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # recognised here, not listened at
 
@@ -51,9 +52,13 @@ def ask(url: str, timeout: float) -> tuple[int | None, str]:
 
 def _own(arguments: Arguments) -> str:
     """The address of the admin listener of the settings, as seen from this machine."""
-    admin = load(arguments.config, os.environ).listen.admin
-    here = admin._replace(host=_WILDCARDS.get(admin.host, admin.host))
+    here = reachable(load(arguments.config, os.environ).listen.admin)
     return f"http://{here}/{'readyz' if arguments.ready else 'healthz'}"
+
+
+def reachable(listening: Address) -> Address:
+    """Where this machine reaches what listens there."""
+    return listening._replace(host=_WILDCARDS.get(listening.host, listening.host))
 
 
 def _http(text: str) -> str:
