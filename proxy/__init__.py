@@ -12,6 +12,7 @@ One page to find your way; each room's own ``__init__`` says more:
 ``vault``                 the use cases on records: seal, stage, settle, reconcile, reap
 ``tokenization``          value + key + options -> token, one file per family of shapes
 ``storage``               engines for sealed rows; treated as untrusted
+``objectstore``           backends for sealed attachments; treated as untrusted
 ``crypto``                AEAD, PRF, keysets and where keys come from; the only importer of cryptography
 ``model``                 the nouns: schema, field, value, path; no I/O
 ``telemetry``             every metric and log field, named in one table

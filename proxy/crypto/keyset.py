@@ -11,6 +11,7 @@ from proxy.crypto.fieldkeys import FieldKeys
 from proxy.crypto.master import MasterKey
 from proxy.crypto.prf import Prf, derive, hasher
 from proxy.crypto.secret import Secret
+from proxy.crypto.stream import StreamAead
 from proxy.errors import Code, VaultError
 
 _FORMAT = b"\x01"
@@ -75,6 +76,10 @@ class Keyset(Secret):
     def aead(self) -> RecordAead:
         """What seals and opens record bodies of this environment."""
         return RecordAead(self._primary, self._data)
+
+    def streams(self) -> StreamAead:
+        """What seals and opens contents in chunks."""
+        return StreamAead(self._primary, self._data)
 
     def hasher(self, *purpose: str) -> Prf:
         """A keyed hash of 16 bytes for one purpose, e.g. look-ups by one field; each purpose has a key of its own."""

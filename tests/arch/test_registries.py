@@ -17,6 +17,7 @@ from tests.support.tree import PACKAGE, ROOT, parsed, python_files, relative
 KNOWN: dict[str, str] = {
     "cli": "COMMANDS",
     "crypto": "SOURCES",
+    "objectstore": "BACKENDS",
     "storage": "ENGINES",
     "tokenization": "SHAPES",
 }

@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Callable
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -33,6 +34,19 @@ def keyset(answer: Answer) -> None:
 def sealed(answer: Answer) -> None:
     body, salt, context = (bytes.fromhex(answer[name]) for name in ("sealed", "salt", "context"))
     assert KEYSET.aead().open(body, salt, context) == bytes.fromhex(answer["plain"])
+
+
+def stream(answer: Answer) -> None:
+    salt, context, prefix = (bytes.fromhex(answer[name]) for name in ("salt", "context", "prefix"))
+    plain = bytes.fromhex(answer["plain"]) * answer["times"]
+    sealer = KEYSET.streams().sealer(salt, context, prefix)
+    parts = [*sealer.update(plain), sealer.finish()]
+    whole = sealer.header + b"".join(parts)
+    assert answer.get("sealed", whole.hex()) == whole.hex()
+    assert answer.get("sha256", sha256(whole).hexdigest()) == sha256(whole).hexdigest()
+    opener = KEYSET.streams().opener(sealer.header, salt, context)
+    opened = [opener.chunk(number, part, last=number == len(parts) - 1) for number, part in enumerate(parts)]
+    assert b"".join(opened) == plain
 
 
 def hashed(answer: Answer) -> None:
@@ -77,6 +91,7 @@ def normal(answer: Answer) -> None:
 CHECKS: dict[str, Callable[[Answer], None]] = {
     "keyset": keyset,
     "sealed": sealed,
+    "stream": stream,
     "hash": hashed,
     "block": block,
     "prf": prf,

@@ -1,0 +1,156 @@
+"""Sealing of contents of any length in chunks, after the STREAM construction.
+
+Hoang, Reyhanitabar, Rogaway, Vizár: Online Authenticated-Encryption and its Nonce-Reuse Misuse-Resistance (CRYPTO 2015),
+section 7. AES-256-GCM (NIST SP 800-38D), one key a content. A sealed stream is, byte by byte::
+
+    0       format, 0x01
+    1..4    id of the data key
+    5..11   prefix of all nonces, 56 random bits
+    12..    chunks: 65,536 bytes of content each, the last one 1 to 65,536 (0 only of an empty content); a 16-byte tag each
+
+The nonce of a chunk is the prefix, its number in 4 bytes, and one byte: 0x01 for the last chunk, else 0x00. So a chunk
+opens at its own place alone, and what was cut off, moved, exchanged, repeated or appended does not open. The associated
+data of every chunk is the first five bytes and the caller's context.
+
+The key is HMAC-SHA-256(data key, label and salt), which is HKDF-Expand of one block. The salt is not part of the stream:
+who deletes it, wherever he keeps it, shreds every copy of the content, although the data key lives on.
+
+A chunk can be opened by itself. Which one is the last is told by the length, so the caller knows the length from a place
+that is authentic, or opens the last chunk too.
+"""
+
+import os
+from collections.abc import Mapping
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from proxy.crypto.aead import KEY_ID_BYTES, SALT_BYTES, TAG_BYTES, cannot_open
+from proxy.crypto.prf import Prf, keyed
+from proxy.crypto.secret import Secret
+
+#: Bytes of content in a chunk but the last: so many that the call and the tag cost little beside the cipher, so few that
+#: a short range is opened without much around it.
+CHUNK = 65_536
+SEALED_CHUNK = CHUNK + TAG_BYTES
+HEADER_BYTES = 12
+
+#: Bytes of content that one stream can hold: 2^32 chunks.
+LONGEST = CHUNK << 32
+
+_FORMAT = 0x01
+_PREFIX_BYTES = 7
+_HEAD_BYTES = 1 + KEY_ID_BYTES
+_LABEL = b"domicile stream key/1"
+_EXPAND = b"\x01"  # number of the one block of HKDF-Expand
+
+
+class StreamAead(Secret):
+    """Seals and opens streams: the primary data key seals, every data key of the keyset opens."""
+
+    __slots__ = ("_head", "_known")
+
+    def __init__(self, primary: bytes, keys: Mapping[bytes, bytes]) -> None:
+        self._known: dict[bytes, Prf] = {_head(key_id): keyed(key) for key_id, key in keys.items()}
+        self._head = _head(primary)
+
+    def sealer(self, salt: bytes, context: bytes, prefix: bytes | None = None) -> "StreamSealer":
+        """What seals one content. ``salt`` is 16 random bytes that serve once; ``context`` says what it belongs to.
+
+        ``prefix`` is for known answers alone; without it, it is drawn.
+        """
+        if len(salt) != SALT_BYTES:
+            raise ValueError(f"a salt is {SALT_BYTES} bytes")
+        header = self._head + (os.urandom(_PREFIX_BYTES) if prefix is None else prefix)
+        return StreamSealer(self._cipher(self._head, salt), header, context)
+
+    def opener(self, header: bytes, salt: bytes, context: bytes) -> "StreamOpener":
+        """What opens chunks of the content with that header. ``VaultError(CANNOT_OPEN)`` for one that is none of ours."""
+        head = header[:_HEAD_BYTES]
+        if len(header) != HEADER_BYTES or head not in self._known:
+            raise cannot_open()
+        return StreamOpener(self._cipher(head, salt), header, context)
+
+    def _cipher(self, head: bytes, salt: bytes) -> AESGCM:
+        return AESGCM(self._known[head](b"%b%b%b" % (_LABEL, salt, _EXPAND)))
+
+
+class StreamSealer(Secret):
+    """Seals one content from its first byte to its last; for one thread at a time."""
+
+    __slots__ = ("_associated", "_cipher", "_number", "_prefix", "_rest", "header")
+
+    def __init__(self, cipher: AESGCM, header: bytes, context: bytes) -> None:
+        self.header = header  #: comes before the chunks
+        self._cipher: AESGCM | None = cipher
+        self._prefix = header[_HEAD_BYTES:]
+        self._associated = header[:_HEAD_BYTES] + context
+        self._rest = b""  # at most one chunk: what may turn out to be the last
+        self._number = 0
+
+    def update(self, content: bytes) -> list[bytes]:
+        """The chunks that are complete now and certainly not the last; the rest is kept."""
+        if len(self._rest) + len(content) <= CHUNK:
+            self._rest += content
+            return []
+        fill = CHUNK - len(self._rest)
+        view = memoryview(content)
+        sealed = [self._seal(self._rest + view[:fill], last=False)]
+        at = fill
+        while len(view) - at > CHUNK:
+            sealed.append(self._seal(view[at : at + CHUNK], last=False))
+            at += CHUNK
+        self._rest = bytes(view[at:])
+        return sealed
+
+    def finish(self) -> bytes:
+        """The last chunk. Nothing can be sealed after it."""
+        sealed = self._seal(self._rest, last=True)
+        self._cipher, self._rest = None, b""
+        return sealed
+
+    def _seal(self, plain: bytes | memoryview, *, last: bool) -> bytes:
+        if self._cipher is None or self._number >> 32:
+            raise ValueError("the stream is at its end")
+        nonce = _nonce(self._prefix, self._number, last)
+        self._number += 1
+        return self._cipher.encrypt(nonce, plain, self._associated)
+
+
+class StreamOpener(Secret):
+    """Opens the chunks of one content, in any order."""
+
+    __slots__ = ("_associated", "_cipher", "_prefix")
+
+    def __init__(self, cipher: AESGCM, header: bytes, context: bytes) -> None:
+        self._cipher = cipher
+        self._prefix = header[_HEAD_BYTES:]
+        self._associated = header[:_HEAD_BYTES] + context
+
+    def chunk(self, number: int, sealed: bytes | memoryview, *, last: bool) -> bytes:
+        """The content of a chunk. ``VaultError(CANNOT_OPEN)`` when it is not exactly that chunk of this content."""
+        least = SEALED_CHUNK if not last else TAG_BYTES + (number > 0)
+        if not least <= len(sealed) <= SEALED_CHUNK or number >> 32:
+            raise cannot_open()
+        try:
+            return self._cipher.decrypt(_nonce(self._prefix, number, last), sealed, self._associated)
+        except (InvalidTag, ValueError):
+            raise cannot_open() from None
+
+
+def chunks(size: int) -> int:
+    """How many chunks a content of so many bytes has."""
+    return max(1, -(-size // CHUNK))
+
+
+def sealed_size(size: int) -> int:
+    """Bytes of the sealed stream of a content of so many bytes."""
+    return HEADER_BYTES + size + chunks(size) * TAG_BYTES
+
+
+def _nonce(prefix: bytes, number: int, last: bool) -> bytes:
+    return b"%b%b%b" % (prefix, number.to_bytes(4, "big"), b"\x01" if last else b"\x00")
+
+
+def _head(key_id: bytes) -> bytes:
+    return bytes((_FORMAT,)) + key_id

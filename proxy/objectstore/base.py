@@ -1,0 +1,71 @@
+"""The port of what keeps the content of attachments: objects under random names, each written once and never changed.
+
+A backend is untrusted, as an engine of ``storage`` is. It knows no record and no key, and what it holds is sealed.
+"""
+
+import re
+from collections.abc import AsyncIterable, Sequence
+from typing import NamedTuple, Protocol
+
+#: What a name is: 24 random bytes in hexadecimal, so that it tells nothing and fits any backend.
+NAME = re.compile(r"[0-9a-f]{48}", re.ASCII)
+
+#: The first two digits of names; lists are asked for by them, so that no list has to hold everything at once.
+SHARDS = tuple(f"{number:02x}" for number in range(256))
+
+
+class NoObject(Exception):
+    """There is no object of that name, although the backend itself can be reached."""
+
+
+class Stored(NamedTuple):
+    """An object that is there."""
+
+    name: str
+    size: int  #: bytes
+    at: int  #: when it was written, in milliseconds since the epoch by the backend's clock
+
+
+class Opened(Protocol):
+    """An object that is being read; it stays readable when somebody deletes it meanwhile, where the backend can."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole object."""
+
+    async def read(self, at: int, length: int) -> bytes:
+        """So many bytes from that offset on; fewer only where the object ends."""
+
+    def close(self) -> None:
+        """Let go of it. Idempotent; every ``open`` needs it."""
+
+
+class ObjectStore(Protocol):
+    """One open place. Every verb may raise ``VaultError(FILES_UNAVAILABLE)`` for what may pass: disk full, not mounted."""
+
+    async def close(self) -> None:
+        """Finish what was begun, then close. Idempotent."""
+
+    async def put(self, name: str, pieces: AsyncIterable[Sequence[bytes]]) -> int:
+        """Keep everything that ``pieces`` gives under a new name; the bytes kept. Durable, and visible, when it returns.
+
+        Nothing is visible before. What ``pieces`` raises comes out, and nothing stays. A name is used once.
+        """
+
+    async def open(self, name: str) -> Opened:
+        """Open an object for reading. Raises ``NoObject``."""
+
+    async def delete(self, name: str) -> None:
+        """Remove an object; gone already: no effect."""
+
+    async def listed(self, shard: str) -> list[Stored]:
+        """The objects whose name begins with these two digits, by name."""
+
+    async def clear(self, before: int) -> int:
+        """Remove what writing left behind that never came to its end and began before that instant; how many."""
+
+    async def owner(self) -> str | None:
+        """The mark of the vault that the place belongs to; ``None`` while it is nobody's."""
+
+    async def claim(self, owner: str) -> None:
+        """Write the mark, durably. Only where there is none."""

@@ -1,0 +1,60 @@
+"""The reference backend: objects in a dictionary, gone with the process. For tests and for trials of rule files."""
+
+import time
+from collections.abc import AsyncIterable, Sequence
+
+from proxy.objectstore.base import NoObject, ObjectStore, Stored
+
+
+class _Opened:
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self.size = len(content)
+
+    async def read(self, at: int, length: int) -> bytes:
+        return self._content[at : at + length]
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+class MemoryObjects:
+    """Objects of one process."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, tuple[bytes, int]] = {}  #: content and instant by name
+        self._owner: str | None = None
+
+    async def close(self) -> None:
+        """Nothing to close: another test may look at what is there."""
+
+    async def put(self, name: str, pieces: AsyncIterable[Sequence[bytes]]) -> int:
+        content = b"".join([part async for piece in pieces for part in piece])
+        self.objects[name] = content, time.time_ns() // 1_000_000
+        return len(content)
+
+    async def open(self, name: str) -> _Opened:
+        if name not in self.objects:
+            raise NoObject
+        return _Opened(self.objects[name][0])
+
+    async def delete(self, name: str) -> None:
+        self.objects.pop(name, None)
+
+    async def listed(self, shard: str) -> list[Stored]:
+        found = sorted(name for name in self.objects if name.startswith(shard))
+        return [Stored(name, len(self.objects[name][0]), self.objects[name][1]) for name in found]
+
+    async def clear(self, before: int) -> int:  # noqa: ARG002  # the port's; nothing is left behind in memory
+        return 0
+
+    async def owner(self) -> str | None:
+        return self._owner
+
+    async def claim(self, owner: str) -> None:
+        self._owner = owner
+
+
+async def open_memory(_place: str) -> ObjectStore:
+    """A new, empty place."""
+    return MemoryObjects()
