@@ -68,3 +68,4 @@ class Draft(msgspec.Struct, frozen=True):
     key: str | None  #: ``None`` only in an update that matches by another field
     fields: Fields
     expires_at: int | msgspec.UnsetType | None = msgspec.UNSET  #: ``None``: never; unset: nothing was said
+    at: str = ""  #: JSON Pointer to where it stands in the request (in a batch ``/3``), for the details of errors

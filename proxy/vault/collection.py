@@ -60,6 +60,18 @@ class Sequencer:
         self._last = max(self._last + 1, (self._clock() - self._EPOCH) << 21)
         return self._last
 
+    @classmethod
+    def made(cls, number: int) -> int:
+        """When an id was given, in milliseconds since the epoch."""
+        return (number >> 21) + cls._EPOCH
+
+
+class History(NamedTuple):
+    """How long the past versions of records stay, and whether they outlive the record."""
+
+    keep: int = 30 * 86_400_000  #: milliseconds; 0: no past versions are kept at all
+    keep_deleted: bool = False
+
 
 class Surroundings(NamedTuple):
     """What collections of one vault share."""
@@ -71,6 +83,7 @@ class Surroundings(NamedTuple):
     sequence: Sequencer
     region: str
     observe: Observe
+    history: History = History()
 
 
 class Collection:

@@ -58,6 +58,16 @@ class Records:
         """Whether the proxy collects them, so that only the application behind it writes them."""
         return bool(self.collection.shapes)
 
+    @property
+    def keeps_history(self) -> bool:
+        """Whether a version that is replaced stays among the past ones."""
+        return self.collection.around.history.keep > 0
+
+    @property
+    def keeps_deleted(self) -> bool:
+        """Whether the past versions of a record stay when it is deleted."""
+        return self.keeps_history and self.collection.around.history.keep_deleted
+
     # ------------------------------------------------------------------ towards the store
 
     def new_row(self, key: str, fields: Fields, rid: int, by: str, expires_at: int | None) -> Row:
@@ -83,7 +93,8 @@ class Records:
         record, version = self.open(row), row.version + 1
         sealer = self.collection.sealer.record(row.rid, row.salt)
         body = sealer.plain_body(pack(Document(record.fields, Action.DELETE, by)), version)
-        return Past(row.rid, version, row.key or b"", self.collection.clock(), row.salt, body)
+        at = max(self.collection.clock(), row.updated_at)
+        return Past(row.rid, version, row.key or b"", at, row.salt, body)
 
     def cells(self, fields: Fields) -> tuple[Cell, ...]:
         """What stands beside the body, in the order of the layout."""
@@ -144,11 +155,15 @@ class Records:
             document.by,
         )
 
-    def open_past(self, past: Past, created_at: int) -> Record:
-        """The record that a past version was; raises as ``open``."""
-        document = unpack(self.collection.sealer.open_plain(past))
+    def open_past(self, past: Past, created_at: int, key: str | None = None) -> Record:
+        """The record that a past version was; raises as ``open``. ``key``: that of a record that the proxy has collected."""
+        plain = self.collection.sealer.open_plain(past)
+        if not is_document(plain):
+            return Record(past.rid, key, _texts(plain), past.version, created_at, past.at)
+        document = unpack(plain)
         fields = self._typed(document.fields)
-        key = self._key_of(fields)
+        if self.primary is not None:
+            key = self._key_of(fields)
         return Record(past.rid, key, fields, past.version, created_at, past.at, None, document.action, document.by)
 
     def open_all(self, rows: Iterable[Row]) -> Iterator[Record]:
@@ -173,15 +188,9 @@ class Records:
         return fields
 
     def _collected(self, row: Row, plain: bytes) -> Record:
-        """A record that the proxy has collected: text by field, a list of texts where a field has several."""
-        content = unpack_content(plain)
-        fields: Fields = {
-            name: values[0].text if len(values) == 1 else [kept.text for kept in values]
-            for name, values in content.fields.items()
-            if values
-        }
+        """A record that the proxy has collected."""
         key = self.collection.sealer.open_key(row)
-        return Record(row.rid, key, fields, row.version, row.created_at, row.updated_at, row.expires_at)
+        return Record(row.rid, key, _texts(plain), row.version, row.created_at, row.updated_at, row.expires_at)
 
     def _column(self, field: Field) -> ToCell:
         if field.type is FieldType.PRIMARY_KEY:
@@ -206,3 +215,12 @@ class Records:
         if field.type is FieldType.BOOLEAN:
             return lambda value: "true" if value else "false"
         return str
+
+
+def _texts(plain: bytes) -> Fields:
+    """The fields of what the proxy has collected: a text, or a list of texts where a field has several."""
+    return {
+        name: values[0].text if len(values) == 1 else [kept.text for kept in values]
+        for name, values in unpack_content(plain).fields.items()
+        if values
+    }

@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from proxy.clock import Clock
 from proxy.crypto.keyset import Keyset
@@ -11,7 +11,7 @@ from proxy.crypto.master import MasterKey
 from proxy.crypto.sources import KeySource
 from proxy.errors import Code, VaultError
 from proxy.storage.base import Store
-from proxy.vault.collection import Collection, Observe, Recipe, Sequencer, Surroundings, TableState
+from proxy.vault.collection import Collection, History, Observe, Recipe, Sequencer, Surroundings, TableState
 from proxy.vault.janitor import reap, sweep_expired
 from proxy.vault.registry import place
 
@@ -23,6 +23,7 @@ class VaultOptions:
     environment: str
     region: str  #: upper-case ISO country code: the default region of telephone numbers
     pending_keep: int  #: milliseconds after which what stays pending is reaped
+    history: History = field(default_factory=History)
 
 
 class Vault:
@@ -114,7 +115,8 @@ async def open_vault(store: Store, source: KeySource, clock: Clock, observe: Obs
 
 def new_vault(keyset: Keyset, store: Store, clock: Clock, observe: Observe, options: VaultOptions) -> Vault:
     """The vault of an opened keyset."""
-    around = Surroundings(options.environment, keyset, store, clock, Sequencer(clock), options.region, observe)
+    sequence, history = Sequencer(clock), options.history
+    around = Surroundings(options.environment, keyset, store, clock, sequence, options.region, observe, history)
     return Vault(around, options)
 
 

@@ -1,0 +1,91 @@
+"""Records over the vault's own interface, on an engine and a clock that tests own."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec import UNSET, UnsetType
+
+from proxy.clock import ManualClock
+from proxy.crypto.keyset import Keyset
+from proxy.model.record import Draft, Record
+from proxy.model.schema import Field, FieldType, Schema, Storage
+from proxy.storage.base import Store
+from proxy.storage.memory import MemoryStore
+from proxy.storage.rows import Row
+from proxy.vault.closing import nothing
+from proxy.vault.collection import History, Recipe, Sequencer, Surroundings
+from proxy.vault.records import Records
+from proxy.vault.vault import Vault, VaultOptions
+from proxy.vault.write import create
+
+CONTACT = Schema(
+    "contact",
+    (
+        Field("id", FieldType.PRIMARY_KEY, Storage.INDEXED_HASHED),
+        Field("name", FieldType.STRING, Storage.INDEXED_HASHED, partial_match=True),
+        Field("city", FieldType.STRING, Storage.INDEXED),
+        Field("parent", FieldType.STRING, Storage.INDEXED_HASHED),
+        Field("age", FieldType.INTEGER, Storage.INDEXED),
+        Field("sum", FieldType.DECIMAL, Storage.INDEXED),
+        Field("note", FieldType.STRING, Storage.ENCRYPTED),
+        Field("extra", FieldType.JSON, Storage.INDEXED_HASHED),
+    ),
+)
+
+
+@dataclass
+class Contacts:
+    """Everything a test of the write use cases turns."""
+
+    store: Store
+    clock: ManualClock
+    vault: Vault
+    records: Records
+    events: Counter[str]
+
+    async def add(self, *drafts: Draft) -> list[Record]:
+        """Create them, as the client ``someone``."""
+        return await create(self.records, drafts, "someone", nothing)
+
+    async def row(self, key: str) -> Row | None:
+        """What the store has under a key, expired or not."""
+        digest = self.records.collection.key_hash(key)
+        return (await self.store.by_keys(self.records.collection.table, (digest,))).get(digest)
+
+    async def get(self, key: str) -> Record | None:
+        """The record with that key, unless it has expired."""
+        row = (await self.records.collection.by_key((key,))).get(key)
+        return None if row is None else self.records.open(row)
+
+    async def keys(self, *keys: str) -> list[str]:
+        """Those of the keys whose records exist."""
+        return sorted(await self.records.collection.by_key(keys))
+
+
+async def make_contacts(
+    store: Store | None = None,
+    keyset: Keyset | None = None,
+    history: History | None = None,
+    recipe: Recipe | None = None,
+) -> Contacts:
+    """A vault with the records of ``CONTACT``."""
+    clock, events = ManualClock(), Counter[str]()
+    store = store or MemoryStore()
+
+    def observe(event: str, _schema: str, count: int) -> None:
+        events[event] += count
+
+    history = history or History()
+    around = Surroundings(
+        "test", keyset or Keyset.create("test"), store, clock, Sequencer(clock), "SE", observe, history
+    )
+    vault = Vault(around, VaultOptions("test", "SE", 7 * 86_400_000, history))
+    collection = await vault.collection(recipe or Recipe(CONTACT, {}, None, addressed=False))
+    return Contacts(store, clock, vault, Records(collection), events)
+
+
+def contact(key: str | None, *, expires_at: int | UnsetType | None = UNSET, at: str = "", **fields: Any) -> Draft:
+    """A draft of a contact."""
+    own = {} if key is None else {"id": key}
+    return Draft(key, {**own, **fields}, expires_at, at)
