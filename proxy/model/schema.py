@@ -44,6 +44,9 @@ class Field(msgspec.Struct, frozen=True):
     required: bool = False  #: a record without a value for it is refused
     max_length: int | None = None  #: characters of a string; ``None``: what the limits say
     partial_match: bool = False  #: parts of the text can be searched for through keyed n-grams
+    #: Which of the fields of this name it is: each change of what stands beside the sealed body begins another life, whose
+    #: column and index entries are its own, so that nothing of an earlier one is ever taken for it.
+    life: int = 0
 
     @property
     def has_column(self) -> bool:

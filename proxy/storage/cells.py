@@ -55,9 +55,15 @@ class Cells:
         self._decimals = frozenset(index for index, column in enumerate(columns) if column.type is ColumnType.DECIMAL)
 
     def stored(self, cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
-        """As they are kept; ``VaultError(INTERNAL)`` when they are not as many as the columns."""
+        """As they are kept; ``VaultError(INTERNAL)`` when they are more than the columns.
+
+        Fewer are those of the first columns: a layout grew while somebody made a row for what it was before.
+        """
         if len(cells) != self._width:
-            raise VaultError(Code.INTERNAL, f"A row has {len(cells)} cells where its layout has {self._width} columns.")
+            if len(cells) > self._width:
+                text = f"A row has {len(cells)} cells where its layout has {self._width} columns."
+                raise VaultError(Code.INTERNAL, text)
+            cells = (*cells, *[None] * (self._width - len(cells)))
         if not self._decimals:
             return cells
         return tuple(scaled(cell) if index in self._decimals else cell for index, cell in enumerate(cells))

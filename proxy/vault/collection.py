@@ -10,12 +10,13 @@ from proxy.errors import Code, VaultError
 from proxy.model.schema import Field, Schema, Storage
 from proxy.model.value import Value
 from proxy.storage.base import Store
-from proxy.storage.rows import Cell, Layout, Row, Staged, State
+from proxy.storage.rows import Cell, Row, Staged, State
 from proxy.tokenization.base import Resolution, Shape, Tokenizer
 from proxy.tokenization.normal import normalize
 from proxy.vault.content import Content, Kept
 from proxy.vault.drafting import FieldMint, Mint
 from proxy.vault.locks import RecordLocks
+from proxy.vault.registry import Placed
 from proxy.vault.retired import Retired
 from proxy.vault.seal import RecordSealer, Sealer
 
@@ -89,13 +90,13 @@ class Surroundings(NamedTuple):
 class Collection:
     """The records of one schema."""
 
-    def __init__(self, recipe: Recipe, layout: Layout, around: Surroundings, state: TableState) -> None:
+    def __init__(self, recipe: Recipe, placed: Placed, around: Surroundings, state: TableState) -> None:
         self.schema = recipe.schema
         self.name = recipe.schema.name
-        self.table = layout.table
-        self.columns = tuple(
-            column.name for column in layout.columns
-        )  #: of the fields kept outside the body, in their order
+        self.table = placed.layout.table
+        self.columns = placed.columns  #: of the fields kept outside the body, in their order
+        #: Which of these fields each cell of a row is of; ``None`` for what another version of the schema kept there.
+        self.slots: tuple[Field | None, ...] = _slots(recipe.schema, placed)
         self.around = around
         self.state = state
         self.store = around.store
@@ -123,7 +124,7 @@ class Collection:
             for name, tokenizer in self.tokenizers.items()
             if tokenizer.resolution is Resolution.BY_RECORD and not tokenizer.same
         }
-        self._columns = [(f, keyset.hasher("field", self.name, f.name)) for f in self.schema.kept_outside]
+        self._columns = [None if of is None else (of, keyset.hasher("field", self.name, of.name)) for of in self.slots]
         #: What mints the tokens of each field, prepared: (value, record id, value number).
         self.mints: dict[str, FieldMint] = {
             name: _findable(name, tokenizer)
@@ -255,13 +256,19 @@ class Collection:
         return None if self.expires is None else now + self.expires
 
     def _cells(self, content: Content) -> tuple[Cell, ...]:
-        return tuple([self._cell(field, hasher, content.fields.get(field.name)) for field, hasher in self._columns])
+        fields = content.fields
+        return tuple([None if of is None else self._cell(*of, fields.get(of[0].name)) for of in self._columns])
 
     def _cell(self, field: Field, hasher: Hasher, values: Sequence[Kept] | None) -> Cell:
         if not values:
             return None
         normal = normalize(field.kind, values[0].text, self.around.region)
         return normal if field.storage is Storage.INDEXED else hasher(normal.encode())
+
+
+def _slots(schema: Schema, placed: Placed) -> tuple[Field | None, ...]:
+    fields = dict(zip(placed.columns, schema.kept_outside, strict=True))
+    return tuple(fields.get(column.name) for column in placed.layout.columns)
 
 
 def _findable(name: str, tokenizer: Tokenizer) -> FieldMint:

@@ -26,8 +26,10 @@ ToCell = Callable[[Any], Cell]
 class Records:
     """The records of one schema; ``collection`` has their keys and their table."""
 
-    def __init__(self, collection: Collection) -> None:
+    def __init__(self, collection: Collection, *, of_rules: bool = False) -> None:
         self.collection = collection
+        #: Whether the proxy collects them, or did, so that only the application behind it writes them.
+        self.of_rules = of_rules or bool(collection.shapes)
         self.schema: Schema = collection.schema
         self.primary = self.schema.primary
         keyset = collection.around.keyset
@@ -35,28 +37,27 @@ class Records:
             field.name: keyset.hasher("field", self.schema.name, field.name) for field in self.schema.fields
         }
         self._gram = {
-            field.name: keyset.hasher("gram", self.schema.name, field.name)
+            field.name: keyset.hasher("gram", self.schema.name, field.name, *_lives(field))
             for field in self.schema.fields
             if field.partial_match and field.storage is Storage.INDEXED_HASHED
         }
         self._leaf = {
-            field.name: keyset.hasher("json", self.schema.name, field.name)
+            field.name: keyset.hasher("json", self.schema.name, field.name, *_lives(field))
             for field in self.schema.fields
             if field.type is FieldType.JSON and field.storage is not Storage.ENCRYPTED
         }
+        self._columns = {
+            field.name: column for field, column in zip(self.schema.kept_outside, collection.columns, strict=True)
+        }
+        self._places = {field.name: place for place, field in enumerate(collection.slots) if field is not None}
         self._to_cell = {field.name: self._column(field) for field in self.schema.fields}
-        self._cells = [(field.name, self._to_cell[field.name]) for field in self.schema.kept_outside]
+        self._cells = [None if of is None else (of.name, self._to_cell[of.name]) for of in collection.slots]
         self._decimals = [field.name for field in self.schema.fields if field.type is FieldType.DECIMAL]
 
     @property
     def name(self) -> str:
         """Name of the schema."""
         return self.schema.name
-
-    @property
-    def of_rules(self) -> bool:
-        """Whether the proxy collects them, so that only the application behind it writes them."""
-        return bool(self.collection.shapes)
 
     @property
     def keeps_history(self) -> bool:
@@ -98,7 +99,9 @@ class Records:
 
     def cells(self, fields: Fields) -> tuple[Cell, ...]:
         """What stands beside the body, in the order of the layout."""
-        return tuple([None if (value := fields.get(name)) is None else cell(value) for name, cell in self._cells])
+        return tuple(
+            [None if of is None or (value := fields.get(of[0])) is None else of[1](value) for of in self._cells]
+        )
 
     def hashes(self, fields: Fields) -> set[bytes]:
         """What the token index has of a record: hashes of parts of texts and of the leaves of JSON documents."""
@@ -117,10 +120,12 @@ class Records:
 
     def column(self, name: str) -> str:
         """The column that holds a field that has one (``KeyError``), as questions name it."""
-        for field, column in zip(self.schema.kept_outside, self.collection.columns, strict=True):
-            if field.name == name:
-                return column
-        raise KeyError(name)
+        return self._columns[name]
+
+    def stored(self, row: Row, name: str) -> Cell:
+        """What a row holds in the column of a field that has one (``KeyError``)."""
+        place = self._places[name]
+        return row.cells[place] if place < len(row.cells) else None
 
     def cell(self, name: str, value: Any) -> Cell:
         """What a value of the field is in its column; for the primary key, the hash in ``@key``."""
@@ -224,3 +229,8 @@ def _texts(plain: bytes) -> Fields:
         for name, values in unpack_content(plain).fields.items()
         if values
     }
+
+
+def _lives(field: Field) -> tuple[str, ...]:
+    """What tells the index entries of a field from those of an earlier one of its name."""
+    return (str(field.life),) if field.life else ()

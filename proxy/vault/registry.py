@@ -1,8 +1,14 @@
 """Which table and which columns hold a schema; kept in the store itself, so that names never move.
 
 A column is given to a field once and stays its own: a field that changes its storage class gets a new column,
-and what the old one held is no longer asked.
+and what the old one held is no longer asked. A table's name is never given again, not even when its schema is gone.
+
+While a process runs, the layout of a table only grows, at its end: rows that somebody made for the layout before have the
+cells of its first columns, whoever is faster. The next process has a layout without what nobody uses any more.
 """
+
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,15 +24,27 @@ _COLUMN_TYPES = {
 }
 
 
+class Placed(NamedTuple):
+    """Where a schema is kept: the layout of its table, and the column of each field that is kept outside, in their order."""
+
+    layout: Layout
+    columns: tuple[str, ...]
+
+
 class _Place(msgspec.Struct, frozen=True):
-    """The table of a schema and the column of each (field, type of column)."""
+    """The table of a schema and the column of each (field, type of column, life where it is not the first)."""
 
     table: str
     columns: dict[str, str]
 
 
-class _Registry(msgspec.Struct, frozen=True):
+class _Registry(msgspec.Struct, frozen=True, omit_defaults=True):
     schemas: dict[str, _Place]
+    tables: int = 0  #: how many tables were ever named; what was written before anything could be dropped does not tell
+
+    @property
+    def named(self) -> int:
+        return max(self.tables, len(self.schemas))
 
 
 _decode = msgspec.json.Decoder(_Registry).decode
@@ -40,24 +58,46 @@ def column_type(field: Field) -> ColumnType:
     return _COLUMN_TYPES.get(field.type, ColumnType.TEXT)
 
 
-async def place(store: Store, environment: str, schema: Schema) -> Layout:
-    """The layout of the schema, recorded in the store and made there where it is new.
+async def place(store: Store, environment: str, schema: Schema, present: Sequence[Column] = ()) -> Placed:
+    """Where the schema is kept, recorded in the store and made there where it is new. Idempotent.
 
-    Idempotent. Raises ``VaultError(CONFLICT)`` when another process changes the registry at the same moment.
+    ``present`` are the columns of the layout that this process has in use for it; they come first in the new one. Raises
+    ``VaultError(CONFLICT)`` when another process changes the registry at the same moment.
     """
-    note = f"schemas:{environment}"
-    stored = await store.note(note)
+    stored = await store.note(_note(environment))
     registry = _decode(stored) if stored is not None else _Registry({})
-    known = registry.schemas.get(schema.name) or _Place(f"r{len(registry.schemas) + 1}_{environment}", {})
+    known = registry.schemas.get(schema.name) or _Place(f"r{registry.named + 1}_{environment}", {})
     columns = dict(known.columns)
-    layout: list[Column] = []
+    layout = list(present)
+    own: list[str] = []
     for field in schema.kept_outside:
         kind = column_type(field)
-        name = columns.setdefault(f"{field.name}/{kind}", f"c{len(columns) + 1}")
-        layout.append(Column(name, kind))
-    updated = _Registry({**registry.schemas, schema.name: _Place(known.table, columns)})
-    if updated != registry:
-        await store.put_note(note, _encode(updated), stored)
+        life = f"/{field.life}" if field.life else ""
+        name = columns.setdefault(f"{field.name}/{kind}{life}", f"c{len(columns) + 1}")
+        own.append(name)
+        if (column := Column(name, kind)) not in layout:
+            layout.append(column)
+    if (updated := _Place(known.table, columns)) != registry.schemas.get(schema.name):
+        schemas = {**registry.schemas, schema.name: updated}
+        registry = _Registry(schemas, registry.named + len(schemas) - len(registry.schemas))
+        await store.put_note(_note(environment), _encode(registry), stored)
     result = Layout(known.table, tuple(layout))
     await store.ensure(result)
-    return result
+    return Placed(result, tuple(own))
+
+
+async def forget(store: Store, environment: str, schema: str) -> str | None:
+    """Take a schema out of the registry; the name of its table, which has to be dropped, or ``None`` if it had none."""
+    stored = await store.note(_note(environment))
+    if stored is None:
+        return None
+    registry = _decode(stored)
+    if schema not in registry.schemas:
+        return None
+    left = {name: known for name, known in registry.schemas.items() if name != schema}
+    await store.put_note(_note(environment), _encode(_Registry(left, registry.named)), stored)
+    return registry.schemas[schema].table
+
+
+def _note(environment: str) -> str:
+    return f"schemas:{environment}"

@@ -11,6 +11,7 @@ from proxy.crypto.master import MasterKey
 from proxy.crypto.sources import KeySource
 from proxy.errors import Code, VaultError
 from proxy.storage.base import Store
+from proxy.storage.rows import Layout
 from proxy.vault.collection import Collection, History, Observe, Recipe, Sequencer, Surroundings, TableState
 from proxy.vault.janitor import reap, sweep_expired
 from proxy.vault.registry import place
@@ -33,6 +34,8 @@ class Vault:
         self._around = around
         self._options = options
         self._states: dict[str, TableState] = {}
+        self._layouts: dict[str, Layout] = {}  # in use, by schema
+        self._placing = asyncio.Lock()
         self._collections: dict[str, Collection] = {}
         self._late: deque[Callable[[], Awaitable[None]]] = deque()
         self._settling = asyncio.Lock()
@@ -40,11 +43,25 @@ class Vault:
 
     async def collection(self, recipe: Recipe) -> Collection:
         """The collection of a schema; its table is made, or gets the columns it lacks."""
-        layout = await place(self._around.store, self._around.environment, recipe.schema)
-        state = self._states.setdefault(layout.table, TableState())
-        made = Collection(recipe, layout, self._around, state)
-        self._collections[made.name] = made
+        name = recipe.schema.name
+        async with self._placing:
+            present = self._layouts[name].columns if name in self._layouts else ()
+            placed = await place(self._around.store, self._around.environment, recipe.schema, present)
+            self._layouts[name] = placed.layout
+        state = self._states.setdefault(placed.layout.table, TableState())
+        made = Collection(recipe, placed, self._around, state)
+        self._collections[name] = made
         return made
+
+    @property
+    def store(self) -> Store:
+        """The store that it is in; for notes of the environment."""
+        return self._around.store
+
+    @property
+    def environment(self) -> str:
+        """The environment whose keys and records these are."""
+        return self._around.environment
 
     def collections(self) -> Iterable[Collection]:
         """The collections in use, as last asked for."""

@@ -121,10 +121,15 @@ async def test_a_decimal_that_does_not_fit_is_refused_without_telling_it(store: 
     assert await store.rows(TABLE, [1, 2]) == {}
 
 
+async def test_a_row_that_was_made_before_its_layout_grew_has_nothing_in_the_new_columns(store: Store) -> None:
+    await store.commit(TABLE, [Insert(row(1, cells=(h("m"),))), Replace(row(1, cells=(h("n"), "Umeå")), 1)])
+    assert (await store.rows(TABLE, [1]))[1].cells == (h("n"), "Umeå", None, None)
+
+
 async def test_cells_that_do_not_fit_the_layout_are_refused_alone(store: Store) -> None:
     good, bad = await asyncio.gather(
         store.commit(TABLE, [insert(1)]),
-        store.commit(TABLE, [Insert(row(2, cells=(None,)))]),
+        store.commit(TABLE, [Insert(row(2, cells=(*EMPTY, None)))]),
         return_exceptions=True,
     )
     assert good is None

@@ -41,7 +41,12 @@ def test_only_decimals_change_on_their_way() -> None:
     assert cells.stored((None, None)) == cells.read((None, None)) == (None, None)
 
 
-def test_cells_must_be_as_many_as_the_columns() -> None:
-    for wrong in ((), ("a",), ("a", "1", "2")):
-        with pytest.raises(VaultError):
-            Cells(COLUMNS).stored(wrong)
+def test_cells_of_a_layout_that_has_grown_since_are_those_of_its_first_columns() -> None:
+    cells = Cells(COLUMNS)
+    assert cells.stored(()) == (None, None)
+    assert cells.stored(("a",)) == ("a", None)
+
+
+def test_more_cells_than_columns_are_refused() -> None:
+    with pytest.raises(VaultError):
+        Cells(COLUMNS).stored(("a", "1", "2"))
