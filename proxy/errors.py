@@ -16,6 +16,7 @@ class Code(enum.StrEnum):
     UNREADABLE_BODY = "unreadable_body"  #: neither JSON nor a form, unknown charset or content coding
     AMBIGUOUS_JSON = "ambiguous_json"  #: duplicate member, lone surrogate, trailing data
     TOO_LARGE = "too_large"  #: a limit on size, depth or number of fields is exceeded
+    METHOD_NOT_ALLOWED = "method_not_allowed"  #: another method than the address takes
     REQUEST_TIMEOUT = "request_timeout"  #: the caller stopped sending in the middle of its request
     OVERLOADED = "overloaded"  #: as many bodies are held in memory as the settings allow; later there is room again
     FIELD_ABSENT = "field_absent"  #: a named field is missing and the rule says refuse

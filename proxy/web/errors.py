@@ -13,6 +13,7 @@ STATUS: Final[Mapping[Code, int]] = MappingProxyType(
         Code.UNREADABLE_BODY: 415,
         Code.AMBIGUOUS_JSON: 400,
         Code.TOO_LARGE: 413,
+        Code.METHOD_NOT_ALLOWED: 405,
         Code.REQUEST_TIMEOUT: 408,
         Code.OVERLOADED: 503,
         Code.FIELD_ABSENT: 422,

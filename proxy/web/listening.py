@@ -6,6 +6,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
 from aiohttp import web
@@ -28,9 +29,17 @@ _REASONS: Final = {
 _OTHERWISE: Final = "the address cannot be opened. Check host and port of listen.{name}."
 
 
+#: Makes what serves one connection of an application, in place of aiohttp's own.
+Connections = Callable[[web.Server], asyncio.BaseProtocol]
+
+
 @asynccontextmanager
 async def listen(
-    name: str, address: tuple[str, int], served: web.Application | CallerServer, tls: ssl.SSLContext | None = None
+    name: str,
+    address: tuple[str, int],
+    served: web.Application | CallerServer,
+    tls: ssl.SSLContext | None = None,
+    connections: Connections | None = None,
 ) -> AsyncIterator[str]:
     """Serve at ``address`` until the block ends; gives ``host:port`` with the real port.
 
@@ -47,7 +56,11 @@ async def listen(
     runner = web.AppRunner(served, access_log=None, handle_signals=False, shutdown_timeout=2.0)
     await runner.setup()
     try:
-        server = await _open(name, address, runner.server, tls)
+        factory = runner.server
+        if connections is not None and factory is not None:
+            server = await _open(name, address, partial(connections, factory), tls)
+        else:
+            server = await _open(name, address, factory, tls)
         try:
             yield _told(name, server)
         finally:

@@ -42,6 +42,20 @@ def problem(status: int, code: Code, message: str, details: tuple[Detail, ...] =
     ).encode()
 
 
+def document(status: int, error: VaultError) -> bytes:
+    """The JSON document of an error; what only the operator may read is logged, and callers get a sentence of their own."""
+    told = _TOLD_CALLERS.get(error.code)
+    if told is None:
+        return problem(status, error.code, error.message, error.details)
+    _log.error("the vault failed a request", code=error.code, text=error.message)
+    return problem(status, error.code, told)
+
+
+def wait_of(error: VaultError) -> int | None:
+    """Seconds after which it is worth trying again, for ``Retry-After``; ``None`` where nobody knows."""
+    return error.retry_after or _RETRY.get(error.code)
+
+
 def reason(status: int) -> str:
     """The usual reason phrase of a status, or an empty text."""
     try:
@@ -52,13 +66,8 @@ def reason(status: int) -> str:
 
 def answer(status: int, error: VaultError, *, head: bool = False, close: bool = False) -> bytes:
     """A whole own answer as bytes. ``head``: to a HEAD request, so the body stays away. ``close``: the connection ends."""
-    told = _TOLD_CALLERS.get(error.code)
-    if told is None:
-        body = problem(status, error.code, error.message, error.details)
-    else:
-        _log.error("the vault failed a request", code=error.code, text=error.message)
-        body = problem(status, error.code, told)
-    wait = error.retry_after or _RETRY.get(error.code)
+    body = document(status, error)
+    wait = wait_of(error)
     lines = [
         b"HTTP/1.1 %d %b\r\n" % (status, reason(status).encode("ascii", "replace")),
         b"Content-Type: application/problem+json\r\nContent-Length: %d\r\nCache-Control: no-store\r\n" % len(body),

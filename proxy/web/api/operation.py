@@ -3,11 +3,12 @@
 import enum
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from aiohttp import web
 
 from proxy.model.access import Principal
+from proxy.model.limits import DEFAULTS, Limits
 from proxy.model.record import Record
 from proxy.storage.changes import Change
 from proxy.vault.records import Records
@@ -57,8 +58,12 @@ class Services:
     """What handlers work with, joined once at start; whoever adds a handler adds what it needs."""
 
     catalog: Catalog
+    access: Callable[[web.Request], Awaitable[Principal]]  #: who calls; raises ``VaultError(UNAUTHORIZED)``
+    once: "Once"
+    body_limit: int  #: bytes of a body that is no upload
     country: str  #: lower-case ISO code; the one country of this instance
-    on_existing: str = "refuse"  #: what a create does with a key that is used: ``refuse`` or ``update``
+    limits: Limits = DEFAULTS
+    on_existing: Literal["refuse", "update"] = "refuse"  #: what a create does with a key that is used
 
 
 #: Further changes for the commit of a write, given its result (``vault.closing``).
@@ -89,6 +94,9 @@ class Call:
 
 
 Handler = Callable[[Call], Awaitable[Answer]]
+
+#: Carries out a call with an ``Idempotency-Key``: by its handler, or by what it answered before.
+Once = Callable[[Call, Handler], Awaitable[Answer]]
 
 
 class Operation(NamedTuple):

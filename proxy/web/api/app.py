@@ -1,0 +1,101 @@
+"""The application behind the vault listener: the routes of the one table, and the one place that catches everything."""
+
+import asyncio
+from typing import Any, Final, cast
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+from aiohttp.web_protocol import RequestHandler
+
+from proxy.errors import Code, VaultError
+from proxy.telemetry import logs
+from proxy.web.api.errors import refused
+from proxy.web.api.operation import Operation, Services
+from proxy.web.api.operations import OPERATIONS
+from proxy.web.api.serve import OPERATION, send, serve
+
+_log = logs.logger("web")
+
+#: The older name of the interface for frontends; its operations are the same (specification, "Model-based family").
+_API: Final = "/api/"
+_ALIAS: Final = "/webapi/"
+
+#: Seconds for which a connection without a request is kept, and for which a body that nobody wants may go on arriving.
+_KEEP_SECONDS: Final = 75.0
+_LINGER_SECONDS: Final = 5.0
+
+_FAILED: Final = VaultError(Code.INTERNAL, "The vault failed; its log names the place.")
+
+
+def vault_app(services: Services, operations: tuple[Operation, ...] = OPERATIONS) -> web.Application:
+    """The interface as an application; ``operations`` are those of the table unless a test has its own."""
+    app = web.Application(middlewares=[_outermost], client_max_size=services.body_limit)
+    for operation in operations:
+        handler = serve(operation, services)
+        app.router.add_route(operation.method, operation.path, handler)
+        if operation.method == "GET":
+            app.router.add_route("HEAD", operation.path, handler)
+        if operation.path.startswith(_API):
+            app.router.add_route(operation.method, _ALIAS + operation.path.removeprefix(_API), handler)
+    return app
+
+
+@web.middleware
+async def _outermost(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Every error becomes a problem document here, and here alone."""
+    try:
+        return await handler(request)
+    except VaultError as error:
+        fault = error
+    except web.HTTPMethodNotAllowed as error:
+        allowed = ", ".join(sorted(error.allowed_methods))
+        answer = refused("", VaultError(Code.METHOD_NOT_ALLOWED, f"This address takes {allowed}."))
+        return await send(request, answer._replace(headers={"Allow": allowed}))
+    except web.HTTPNotFound:
+        fault = VaultError(Code.NOT_FOUND, "There is nothing at this address; /docs lists what there is.")
+    except web.HTTPException as error:
+        if error.status < 400:
+            raise
+        fault = VaultError(Code.BAD_REQUEST, "The request cannot be understood.")
+    except Exception:  # noqa: BLE001  # the one catch-all: what nobody foresaw is told as such, and logged
+        _log.exception("a request to the vault failed", method=request.method)
+        fault = _FAILED
+    operation = request.get(OPERATION)
+    return await send(request, refused("" if operation is None else operation.name, fault))
+
+
+class VaultConnection(RequestHandler):
+    """A connection whose bytes may be no HTTP at all: the answer to them is a problem document, too, and quotes nothing.
+
+    Compressed bodies stay as they are, so that they can be refused by their size and kind.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, server: web.Server) -> None:
+        super().__init__(
+            server,
+            loop=asyncio.get_running_loop(),
+            access_log=cast(Any, None),  # requests are not listed: their paths hold keys of people
+            keepalive_timeout=_KEEP_SECONDS,
+            lingering_time=_LINGER_SECONDS,
+            auto_decompress=False,
+        )
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        del request, message
+        if status >= 500:
+            self.log_exception("unhandled", exc_info=exc)
+        fault = VaultError(Code.BAD_REQUEST, "This is not HTTP as it is understood here.") if status < 500 else _FAILED
+        answer = refused("", fault)
+        response = web.Response(
+            status=answer.status, body=answer.body, headers={"Content-Type": answer.media_type, "Server": "domicile"}
+        )
+        response.force_close()
+        return response

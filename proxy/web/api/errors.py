@@ -1,0 +1,47 @@
+"""Errors of the vault's own interface: the statuses that its specification gives otherwise than the one table does.
+
+``web.errors.STATUS`` holds for all listeners; ``HERE`` changes it for this one, ``BY_ROUTE`` for single operations.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from proxy.errors import Code, VaultError
+from proxy.web.api.operation import Answer
+from proxy.web.errors import STATUS
+from proxy.web.own import document, wait_of
+
+#: On this listener, whatever the operation.
+HERE: Final[Mapping[Code, int]] = MappingProxyType(
+    {
+        Code.CANNOT_OPEN: 422,  # "records cannot be processed" (specification, Errors)
+    }
+)
+
+#: (operation, code) → status, where the specification's list of an operation says so.
+BY_ROUTE: Final[Mapping[tuple[str, Code], int]] = MappingProxyType(
+    {
+        ("clone_record", Code.PARTIAL_MATCH_DISABLED): 403,
+        ("clone_record", Code.NO_MATCH): 403,
+    }
+)
+
+PROBLEM: Final = "application/problem+json"
+
+
+def status_of(operation: str, code: Code) -> int:
+    """The status that an operation answers an error with; ``""`` where no operation was reached."""
+    special = BY_ROUTE.get((operation, code))
+    return special if special is not None else HERE.get(code, STATUS[code])
+
+
+def refused(operation: str, error: VaultError) -> Answer:
+    """The answer to a request that failed."""
+    status = status_of(operation, error.code)
+    headers: dict[str, str] = {}
+    if (wait := wait_of(error)) is not None:
+        headers["Retry-After"] = str(wait)
+    if status == 401:
+        headers["WWW-Authenticate"] = "Bearer"  # RFC 9110, section 15.5.2
+    return Answer(status, document(status, error), headers, PROBLEM)

@@ -1,0 +1,110 @@
+"""From a request to its operation's handler and back: what every operation has in common, in one order.
+
+Who calls; what it may call; the query; type and size of the body; its JSON; idempotency; the handler. The first check that fails
+answers, so that nobody without a token learns what the vault has, and nothing is read that is not wanted.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from aiohttp import web
+from multidict import CIMultiDict
+
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.access import Principal
+from proxy.web.api import bodies
+from proxy.web.api.operation import Access, Answer, Call, Operation, Services, Takes
+
+#: The operation that a request reached, for the error table; set before anything can fail.
+OPERATION: Final = web.RequestKey("operation", Operation)
+
+#: Seconds within which the body of a request has to be there; uploads have their own limits.
+_BODY_SECONDS: Final = 60.0
+
+_NOBODY: Final = Principal("", "")
+
+#: Fields of every answer: nobody keeps what came out of a vault, nor guesses what it is.
+_ALWAYS: Final = {"Cache-Control": "no-store", "Server": "domicile", "X-Content-Type-Options": "nosniff"}
+
+
+def serve(operation: Operation, services: Services) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    """The aiohttp handler of an operation."""
+    reads_json = operation.takes is Takes.JSON
+    known = frozenset(operation.query)
+    guarded = operation.access is not Access.OPEN
+    replayable = operation.method in ("POST", "DELETE") and guarded
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        request[OPERATION] = operation
+        principal = await services.access(request) if guarded else _NOBODY
+        if operation.access is Access.ADMIN and not principal.admin:
+            raise VaultError(Code.FORBIDDEN, "This operation needs a client with the scope admin.")
+        query = _query(request, known) if request.query_string else {}
+        body, content = b"", None
+        if operation.takes is Takes.STREAM:
+            bodies.check_media_type(request, operation.takes.value)
+        elif operation.takes is not Takes.NOTHING:
+            bodies.check_media_type(request, operation.takes.value)
+            body = await _body(request, services.body_limit)
+            content = bodies.parse(body) if reads_json else None
+        call = Call(operation, services, principal, request, request.match_info, query, body, content)
+        if replayable and "Idempotency-Key" in request.headers:
+            return await send(request, await services.once(call, operation.handler))
+        return await send(request, await operation.handler(call))
+
+    return handle
+
+
+def _query(request: web.Request, known: frozenset[str]) -> dict[str, str]:
+    """The query parameters, each known and there once; else ``VaultError`` (INVALID_INPUT) that names every fault."""
+    faults: list[Detail] = []
+    found: dict[str, str] = {}
+    for name, value in request.query.items():
+        if name not in known:
+            text = f"Known are: {', '.join(sorted(known))}." if known else "This operation has no query parameters."
+            faults.append(Detail("query", f"There is a parameter that this operation does not know. {text}"))
+        elif name in found:
+            faults.append(Detail(name, "This parameter may stand once."))
+        found[name] = value
+    if faults:
+        raise VaultError(Code.INVALID_INPUT, "The query parameters do not fit.", tuple(dict.fromkeys(faults)))
+    return found
+
+
+async def _body(request: web.Request, limit: int) -> bytes:
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            return await bodies.read(request, limit)
+    except TimeoutError:
+        raise VaultError(Code.REQUEST_TIMEOUT, "The body did not arrive in time.") from None
+    except (web.RequestPayloadError, OSError):
+        raise VaultError(Code.BAD_REQUEST, "The body ended before it was complete.") from None
+
+
+async def send(request: web.Request, answer: Answer) -> web.StreamResponse:
+    """The response of an answer; a streamed one is sent here."""
+    headers: CIMultiDict[str] = CIMultiDict(_ALWAYS)
+    if answer.headers:
+        headers.update(answer.headers)
+    if answer.body or answer.stream is not None:
+        headers.setdefault("Content-Type", answer.media_type)
+    if answer.stream is None:
+        return web.Response(status=answer.status, body=answer.body or None, headers=headers)
+    return await _stream(request, answer, headers)
+
+
+async def _stream(request: web.Request, answer: Answer, headers: CIMultiDict[str]) -> web.StreamResponse:
+    stream: Any = answer.stream
+    response = web.StreamResponse(status=answer.status, headers=headers)
+    response.content_length = answer.length
+    try:
+        await response.prepare(request)
+        if request.method != "HEAD":
+            async for piece in stream:
+                await response.write(piece)
+        await response.write_eof()
+    finally:
+        if (close := getattr(stream, "aclose", None)) is not None:
+            await close()  # a reader that went away must not leave a file open
+    return response

@@ -1,0 +1,75 @@
+"""What stands around records in a request: wrapper objects, the country, keys, numbers in the query."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.faults import step
+from proxy.web.api.operation import Call
+
+#: Digits of a number in the query; more than any that is allowed.
+_DIGITS = 10
+
+
+def members(content: Any, known: tuple[str, ...], required: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The object of a body, whose members are known; ``VaultError`` (INVALID_INPUT) with every other one and every missing one."""
+    if not isinstance(content, dict):
+        raise invalid("", "Has to be a JSON object.")
+    faults = [
+        Detail(step(name), f"Is not known here; known are: {', '.join(known)}.")
+        for name in content
+        if name not in known
+    ]
+    faults += [Detail(step(name), "Is missing.") for name in required if name not in content]
+    if faults:
+        raise VaultError(Code.INVALID_INPUT, "The body does not fit this operation.", tuple(faults))
+    return content
+
+
+def invalid(pointer: str, text: str) -> VaultError:
+    """The error of one fault of a body."""
+    return VaultError(Code.INVALID_INPUT, "The body does not fit this operation.", (Detail(pointer, text),))
+
+
+def check_country(call: Call, content: Mapping[str, Any]) -> None:
+    """Raise ``VaultError`` (WRONG_COUNTRY) when a body names another country than the instance's."""
+    if "country" not in content:
+        return
+    if not isinstance(content["country"], str):
+        raise invalid("/country", "Has to be a country code in lower-case letters.")
+    if content["country"] != call.services.country:
+        raise VaultError(
+            Code.WRONG_COUNTRY,
+            f"This instance keeps the records of {call.services.country} alone.",
+            (Detail("/country", "Is another country than the instance's."),),
+        )
+
+
+def batch(call: Call, *more: str) -> tuple[Any, str, dict[str, Any]]:
+    """The records of a batch, the pointer to them, and what stands beside them: a bare array, or an object with ``records``."""
+    if isinstance(call.content, list):
+        return call.content, "", {}
+    content = members(call.content, ("records", "country", *more), ("records",))
+    check_country(call, content)
+    return content["records"], "/records", content
+
+
+def strings(value: Any, pointer: str, most: int) -> list[str]:
+    """A list of different texts, at least one. ``VaultError``: INVALID_INPUT, or BATCH_TOO_LARGE for more than ``most``."""
+    if not isinstance(value, list) or not value or not all(isinstance(item, str) for item in value):
+        raise invalid(pointer, "Has to be an array of strings, with one at least.")
+    if len(value) > most:
+        text = f"At most {most} are taken at one time; send several requests."
+        raise VaultError(Code.BATCH_TOO_LARGE, text, (Detail(pointer, text),))
+    return list(dict.fromkeys(value))
+
+
+def number(call: Call, name: str, default: int, least: int, most: int) -> int:
+    """A whole number of the query. Raises ``VaultError`` (INVALID_INPUT)."""
+    text = call.query.get(name)
+    if text is None:
+        return default
+    if text.isascii() and text.isdigit() and len(text) <= _DIGITS and least <= int(text) <= most:
+        return int(text)
+    detail = Detail(name, f"Has to be a whole number from {least} to {most}.")
+    raise VaultError(Code.INVALID_INPUT, "The query parameters do not fit.", (detail,))

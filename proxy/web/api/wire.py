@@ -1,0 +1,78 @@
+"""How records and what belongs to them are written: the one place where a record becomes JSON for callers.
+
+Decimals are JSON numbers with every digit they have; instants are UTC with milliseconds.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from proxy.clock import to_wire
+from proxy.model.query import CREATED_AT, EXPIRES_AT, KEY, UPDATED_AT
+from proxy.model.record import Attachment, Record
+from proxy.web.api.operation import Answer
+
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+
+
+def encode(value: Any) -> bytes:
+    """The JSON of an answer."""
+    return _encode(value)
+
+
+def answer(status: int, value: Any) -> Answer:
+    """An answer with that JSON."""
+    return Answer(status, _encode(value))
+
+
+def written(record: Record) -> dict[str, Any]:
+    """A record as a write answers with it: what was stored, and the instants that the service set."""
+    shown = dict(record.fields)
+    shown[CREATED_AT] = to_wire(record.created_at)
+    shown[UPDATED_AT] = to_wire(record.updated_at)
+    if record.expires_at is not None:
+        shown[EXPIRES_AT] = to_wire(record.expires_at)
+    return shown
+
+
+def found(record: Record, schema: str, primary: str | None) -> dict[str, Any]:
+    """A record as a search answers with it. One of a rule file's entity has no key among its fields, so ``record_key`` is shown."""
+    shown = written(record)
+    if primary is None:
+        shown[KEY] = record.key
+    shown["attachments"] = [attachment(schema, record.key or "", item) for item in record.attachments]
+    return shown
+
+
+def attachment(schema: str, key: str, item: Attachment) -> dict[str, Any]:
+    """An attachment; its link counts from the address of this listener, whatever stands in front of it."""
+    return {
+        "file_id": item.file_id,
+        "filename": item.filename,
+        "hash": item.hash,
+        "mime_type": item.mime_type,
+        "size": item.size,
+        "created_at": to_wire(item.created_at),
+        "updated_at": to_wire(item.updated_at),
+        "download_link": f"/api/models/{quote(schema, safe='')}/{quote(key, safe='')}/files/{item.file_id}",
+    }
+
+
+def version(record: Record) -> dict[str, Any]:
+    """An entry of a record's history."""
+    return {
+        "version": record.version,
+        "action": str(record.action),
+        "at": to_wire(record.updated_at),
+        "by": record.by,
+        "record": record.fields,
+    }
+
+
+def page(data: Iterable[Any], limit: int, offset: int, total: int, more: Mapping[str, Any] | None = None) -> Answer:
+    """A page of a listing with its ``meta``."""
+    items = list(data)
+    meta = {"count": len(items), "limit": limit, "offset": offset, "total": total, **(more or {})}
+    return answer(200, {"data": items, "meta": meta})

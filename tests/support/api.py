@@ -1,0 +1,72 @@
+"""The vault's own interface on a free port: operations of a test's own, or those of the table on a vault of its own."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+import aiohttp
+from aiohttp import web
+
+from proxy.errors import Code, VaultError
+from proxy.model.access import Principal
+from proxy.web.api.app import VaultConnection, vault_app
+from proxy.web.api.operation import Answer, Call, Handler, Operation, Services
+from proxy.web.listening import listen
+
+#: What the tests' own access check takes.
+TOKENS = {"writer": Principal("writer", "default"), "chief": Principal("chief", "default", admin=True)}
+
+
+async def access(request: web.Request) -> Principal:
+    """Names in place of tokens."""
+    name = request.headers.get("Authorization", "").removeprefix("Bearer ")
+    if name not in TOKENS:
+        raise VaultError(Code.UNAUTHORIZED, "An access token is needed.")
+    return TOKENS[name]
+
+
+async def once(call: Call, handler: Handler) -> Answer:
+    """Every request is carried out."""
+    return await handler(call)
+
+
+def services(**given: Any) -> Services:
+    """Services of a test; what it does not give is not there."""
+    made = {"catalog": cast(Any, None), "access": access, "once": once, "body_limit": 4096, "country": "se"}
+    return Services(**{**made, **given})
+
+
+@dataclass
+class Said:
+    """An answer as it came."""
+
+    status: int
+    headers: Any
+    body: bytes
+    json: Any
+
+
+class Client:
+    """A client of the interface, as ``writer`` unless it says otherwise."""
+
+    def __init__(self, address: str, session: aiohttp.ClientSession) -> None:
+        self.address = address
+        self.session = session
+
+    async def __call__(self, method: str, path: str, as_: str = "writer", **more: Any) -> Said:
+        headers = {**({"Authorization": f"Bearer {as_}"} if as_ else {}), **more.pop("headers", {})}
+        async with self.session.request(method, self.address + path, headers=headers, **more) as response:
+            body = await response.read()
+            kind = response.headers.get("Content-Type", "")
+            content = await response.json(content_type=None) if body and "json" in kind else None
+            return Said(response.status, response.headers, body, content)
+
+
+@asynccontextmanager
+async def serving(made: Services, *operations: Operation) -> AsyncIterator[Client]:
+    """Operations, or those of the table, on a free port; and a client of them."""
+    app = vault_app(made, operations) if operations else vault_app(made)
+    async with listen("vault", ("127.0.0.1", 0), app, connections=VaultConnection) as address:
+        async with aiohttp.ClientSession(auto_decompress=False) as session:
+            yield Client(f"http://{address}", session)

@@ -1,0 +1,32 @@
+import pytest
+
+from proxy.errors import Code, VaultError
+from proxy.web.api.errors import BY_ROUTE, HERE, refused, status_of
+from proxy.web.api.operations import OPERATIONS
+from proxy.web.errors import STATUS
+
+
+def test_every_exception_is_one_and_belongs_to_an_operation():
+    assert {code: status for code, status in HERE.items() if STATUS[code] == status} == {}
+    assert [place for place, status in BY_ROUTE.items() if HERE.get(place[1], STATUS[place[1]]) == status] == []
+    assert {name for name, _ in BY_ROUTE} <= {operation.name for operation in OPERATIONS}
+
+
+@pytest.mark.parametrize(
+    ("operation", "code", "status"),
+    [
+        ("clone_record", Code.PARTIAL_MATCH_DISABLED, 403),
+        ("find_records", Code.PARTIAL_MATCH_DISABLED, 401),
+        ("clone_record", Code.NO_MATCH, 403),
+        ("delete_records", Code.NO_MATCH, 404),
+        ("clone_record", Code.CANNOT_OPEN, 422),
+        ("", Code.INTERNAL, 500),
+    ],
+)
+def test_statuses_are_those_of_the_specification(operation, code, status):
+    assert status_of(operation, code) == status
+
+
+def test_who_may_try_again_is_told_when():
+    error = VaultError(Code.OVERLOADED, "Later.")
+    assert refused("", error).headers == {"Retry-After": "1"}

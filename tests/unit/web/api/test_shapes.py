@@ -1,0 +1,51 @@
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from proxy.errors import Code, VaultError
+from proxy.web.api import shapes
+
+
+def call(content: Any = None, query: dict[str, str] | None = None) -> Any:
+    return SimpleNamespace(content=content, query=query or {}, services=SimpleNamespace(country="se"))
+
+
+def refused(code: Code, function: Any, *given: Any) -> list[str]:
+    with pytest.raises(VaultError) as caught:
+        function(*given)
+    assert caught.value.code is code
+    return [source for source, _ in caught.value.details]
+
+
+def test_members_are_known_and_complete():
+    assert shapes.members({"a": 1}, ("a", "b")) == {"a": 1}
+    assert refused(Code.INVALID_INPUT, shapes.members, {"x/y": 1, "c": 2}, ("a", "b"), ("a",)) == ["/x~1y", "/c", "/a"]
+    assert refused(Code.INVALID_INPUT, shapes.members, [1], ("a",)) == [""]
+
+
+def test_a_batch_is_bare_or_wrapped():
+    assert shapes.batch(call([1])) == ([1], "", {})
+    content = {"records": [1], "country": "se", "search_key": "x"}
+    assert shapes.batch(call(content), "search_key") == ([1], "/records", content)
+    assert refused(Code.INVALID_INPUT, shapes.batch, call(content)) == ["/search_key"]
+    assert refused(Code.INVALID_INPUT, shapes.batch, call({"country": "se"})) == ["/records"]
+
+
+def test_another_country_is_a_conflict():
+    assert refused(Code.WRONG_COUNTRY, shapes.batch, call({"records": [], "country": "de"})) == ["/country"]
+    assert refused(Code.INVALID_INPUT, shapes.batch, call({"records": [], "country": 1})) == ["/country"]
+
+
+def test_a_list_of_names_has_one_at_least_and_each_once():
+    assert shapes.strings(["b", "a", "b"], "/x", 3) == ["b", "a"]
+    for given in (None, [], "a", [1], ["a", None]):
+        assert refused(Code.INVALID_INPUT, shapes.strings, cast(Any, given), "/x", 3) == ["/x"]
+    assert refused(Code.BATCH_TOO_LARGE, shapes.strings, ["a"] * 4, "/x", 3) == ["/x"]
+
+
+def test_a_number_of_the_query_has_its_bounds():
+    assert shapes.number(call(), "limit", 5, 1, 10) == 5
+    assert shapes.number(call(query={"limit": "10"}), "limit", 5, 1, 10) == 10
+    for text in ("", "0", "11", "-1", "1.0", "٣", "9" * 99):
+        assert refused(Code.INVALID_INPUT, shapes.number, call(query={"limit": text}), "limit", 5, 1, 10) == ["limit"]
