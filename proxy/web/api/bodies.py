@@ -75,6 +75,8 @@ def parse(body: bytes) -> Any:
         value = _decode(body)
     except msgspec.DecodeError as error:
         raise VaultError(Code.INVALID_INPUT, f"The body is not JSON: {_where(str(error))}.") from None
+    except UnicodeDecodeError:
+        raise VaultError(Code.INVALID_INPUT, "The body is not JSON: it is not UTF-8.") from None
     except RecursionError:
         raise _too_deep() from None
     members = _members(value)
@@ -92,7 +94,7 @@ def _members(value: Any) -> int:
     count, level, depth = 0, [value], 0
     while level:
         depth += 1
-        if depth > DEPTH + 1:
+        if depth > DEPTH:
             raise _too_deep()
         inner: list[Any] = []
         for item in level:
