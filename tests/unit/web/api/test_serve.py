@@ -1,5 +1,6 @@
 import asyncio
 import json
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -12,7 +13,7 @@ async def echo(call):
 
 
 async def pieces(_call):
-    async def stream():
+    async def stream() -> AsyncIterator[bytes]:
         yield b"one "
         yield b"two"
 
@@ -99,7 +100,7 @@ async def test_broken_json_is_400_with_its_place(client: Client):
 
 @pytest.mark.parametrize("chunked", [False, True])
 async def test_a_body_over_the_limit_is_413(client: Client, chunked):
-    async def many():
+    async def many() -> AsyncIterator[bytes]:
         for _ in range(8):
             yield b" " * 1024
 
