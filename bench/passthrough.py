@@ -36,6 +36,10 @@ class NothingNamed:
     def __init__(self, upstream: str) -> None:
         self.endpoint = Endpoint("app", upstream, frozenset(), "", Unmatched.PASS, Limits(), OnError())
 
+    @property
+    def edition(self) -> object:
+        return self
+
     def match(self, *_: object) -> tuple[Endpoint, Match | None]:
         return self.endpoint, None
 

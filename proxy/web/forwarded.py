@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 
 from proxy.web.fields import Field
 from proxy.web.forwarding import Asked
+from proxy.web.incoming import Incoming
 from proxy.web.peers import Client, Trusted
-from proxy.web.server import Incoming
 from proxy.web.upstream.port import Address
 
 _TOKEN: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")

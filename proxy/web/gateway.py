@@ -4,20 +4,23 @@ import asyncio
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from time import perf_counter
+from typing import NamedTuple
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.rules import Endpoint, Match, Unmatched
 from proxy.web import overriding, writer
 from proxy.web.errors import status_of
 from proxy.web.forwarded import Telling
-from proxy.web.forwarding import asked, authority
+from proxy.web.forwarding import Asked, asked, authority
+from proxy.web.incoming import Incoming
 from proxy.web.matched import Job, Matched, Patience, Rooms
-from proxy.web.passing import Passing
+from proxy.web.passing import Passing, head_of
 from proxy.web.ports import Journal, Rules, Seen
 from proxy.web.preamble import Preambles
+from proxy.web.quick import Quick
 from proxy.web.request_head import Heads
-from proxy.web.server import CallerServer, Incoming
-from proxy.web.upstream.port import Address, Upstream
+from proxy.web.server import CallerServer
+from proxy.web.upstream.port import IDEMPOTENT, Address, Upstream
 
 _DENIED = "No rule names this request, and the endpoint answers only what its rules name."
 
@@ -51,6 +54,15 @@ class GatewayOptions:
     preambles: Preambles | None = None  #: what reads the PROXY protocol, where it is spoken
 
 
+class _Known(NamedTuple):
+    """A head without a body that no rule names: where such a request goes, and as what."""
+
+    edition: object  #: of the rules
+    endpoint: Endpoint
+    address: Address
+    wire: bytes
+
+
 class Gateway:
     """One per process: ``server`` makes the protocol of each caller's connection."""
 
@@ -73,34 +85,64 @@ class Gateway:
             self.handle,
             options.heads,
             self._unreadable,
+            self.begin,
         )
         preambles = options.preambles
         if preambles is not None:
             self.server.entrance = lambda: preambles(self.server())
 
+    def begin(self, incoming: Incoming) -> Quick | None:
+        """Send a request without a body on at once, if no rule names it and a connection waits for it; else ``handle`` follows.
+
+        What was found out about a head stays with it, for as long as the rules do.
+        """
+        head = incoming.head
+        known: _Known | None = head.known
+        if known is None or known.edition is not self._rules.edition:
+            known = head.known = self._learn(incoming)
+        if known is None or self._draining:
+            return None
+        incoming.endpoint = known.endpoint
+        quick = Quick(incoming, self._tell)
+        return quick if self._passing.begin(quick, known.wire, known.address) else None
+
+    def _learn(self, incoming: Incoming) -> "_Known | None":
+        """Whether a request with that head can be sent on at once. What was found out on the way is in ``incoming``."""
+        head = incoming.head
+        if head.method not in IDEMPOTENT or head.upgrade or head.close or self._telling is not None:
+            return None
+        edition = self._rules.edition
+        try:
+            endpoint = self._route(incoming)
+        except Exception:  # noqa: BLE001  # ``handle`` meets it again, and tells of it
+            return None
+        if incoming.match is not None or endpoint.unmatched is _DENY or endpoint.searched:
+            return None
+        address = self._address(endpoint)
+        return _Known(edition, endpoint, address, head_of(incoming, asked(head), address))
+
     async def handle(self, incoming: Incoming) -> None:
         """Answer one request."""
-        if self._draining:
-            incoming.close = True
+        incoming.close = incoming.close or self._draining
         try:
-            fields = asked(incoming.head)
-            endpoint = self._route(incoming)
-            body = None
-            if incoming.head.method.upper() == "POST" and overriding.concerned(self._rules, incoming):
-                room = self._rooms.requests
-                endpoint, body = await overriding.look(self._rules, incoming, endpoint, self._patience.body, room)
-            match = incoming.match
-            address = self._admitted(endpoint, match)
-            if endpoint.searched:
-                host = authority(incoming.target, incoming.head.host)
-                fields = fields._replace(headers=await self._rules.referred(host, fields.headers))
-            if self._telling is not None:
-                fields = self._telling(incoming, fields, address)
-            if match is not None:
-                job = Job(fields, match, address, body)
-                await self._matched.carry(incoming, job, self._rules.exchange(match))
+            if isinstance(incoming.begun, Quick):
+                await self._passing.go_on(incoming.begun)
             else:
-                await self._passing.forward(incoming, fields, address, body)
+                fields = asked(incoming.head)
+                endpoint = incoming.endpoint or self._route(incoming)
+                body = None
+                if incoming.head.method.upper() == "POST" and overriding.concerned(self._rules, incoming):
+                    room = self._rooms.requests
+                    endpoint, body = await overriding.look(self._rules, incoming, endpoint, self._patience.body, room)
+                match = incoming.match
+                address = self._admitted(endpoint, match)
+                if endpoint.searched or self._telling is not None:
+                    fields = await self._retold(incoming, endpoint, fields, address)
+                if match is not None:
+                    job = Job(fields, match, address, body)
+                    await self._matched.carry(incoming, job, self._rules.exchange(match))
+                else:
+                    await self._passing.forward(incoming, fields, address, body)
         except VaultError as error:
             self._refuse(incoming, error)
         except TimeoutError:  # the caller took nothing of its answer
@@ -117,6 +159,13 @@ class Gateway:
             raise
         else:
             self._tell(incoming, None)
+
+    async def _retold(self, incoming: Incoming, endpoint: Endpoint, fields: Asked, address: Address) -> Asked:
+        """The fields without values in addresses, and with what the application is told of the caller."""
+        if endpoint.searched:
+            host = authority(incoming.target, incoming.head.host)
+            fields = fields._replace(headers=await self._rules.referred(host, fields.headers))
+        return fields if self._telling is None else self._telling(incoming, fields, address)
 
     def _route(self, incoming: Incoming) -> Endpoint:
         """Which endpoint and operation the request belongs to. Raises ``VaultError``."""

@@ -13,9 +13,9 @@ from proxy.redactor.message import Answer, RawHeaders, Request, header
 from proxy.redactor.rules import Limits, Match, Verb
 from proxy.web import rewriting, writer
 from proxy.web.forwarding import Asked, answered
+from proxy.web.incoming import Incoming
 from proxy.web.ports import Exchange
 from proxy.web.room import Holding, Room
-from proxy.web.server import Incoming
 from proxy.web.upstream.port import LENGTH, NONE, Address, Call, Head, Reply, Upstream, UpstreamFault
 
 _READ = Verb.READ

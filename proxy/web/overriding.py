@@ -4,10 +4,10 @@ from proxy.redactor import override
 from proxy.redactor.codecs import coding
 from proxy.redactor.rules import Endpoint
 from proxy.web.forwarding import authority
+from proxy.web.incoming import Incoming
 from proxy.web.matched import read_whole
 from proxy.web.ports import Rules
 from proxy.web.room import Room
-from proxy.web.server import Incoming
 
 
 def concerned(rules: Rules, incoming: Incoming) -> bool:

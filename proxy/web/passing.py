@@ -9,7 +9,8 @@ from proxy.errors import Code, VaultError
 from proxy.redactor.message import RawHeaders
 from proxy.web import relay, writer
 from proxy.web.forwarding import Asked, encode, trailing
-from proxy.web.server import Incoming
+from proxy.web.incoming import Incoming
+from proxy.web.quick import Quick
 from proxy.web.upstream.port import TUNNEL, Address, Call, Upstream, UpstreamFault
 
 
@@ -19,6 +20,17 @@ class Passing:
     def __init__(self, upstream: Upstream, patience: float) -> None:
         self._upstream = upstream
         self._patience = patience  #: seconds a caller may take no byte of its answer
+
+    def begin(self, quick: Quick, wire: bytes, address: Address) -> bool:
+        """Send a request without a body at once if that can be; ``wire`` is its head."""
+        call = Call(address, quick.incoming.head.method, wire, interim=quick.interim)
+        return self._upstream.begin(call, quick)
+
+    async def go_on(self, quick: Quick) -> None:
+        """Pass back the answer to what was begun, or send the request once more: as ``forward`` does."""
+        if quick.fault is not None:
+            raise quick.fault
+        await self._carry(quick.incoming, quick.call, quick)
 
     async def forward(self, incoming: Incoming, asked: Asked, address: Address, read: bytes | None = None) -> None:
         """Send the request on and pass the answer back; returns when the caller has taken all of it but a rest.
@@ -40,8 +52,11 @@ class Passing:
             interim,
             trailers=partial(trailers_of, incoming) if asked.chunked else None,
         )
+        await self._carry(incoming, call)
+
+    async def _carry(self, incoming: Incoming, call: Call, begun: Quick | None = None) -> None:
         try:
-            reply = await self._upstream.send(call)
+            reply = await self._upstream.send(call, begun)
         except RequestPayloadError:
             raise VaultError(Code.BAD_REQUEST, "The body of the request is not framed as its head says.") from None
         except UpstreamFault as fault:
@@ -70,14 +85,14 @@ class Passing:
 def head_of(incoming: Incoming, asked: Asked, address: Address) -> bytes:
     """The head of the request for the application: the very bytes of the caller where no field concerns its connection."""
     head = incoming.head
-    as_it_came = asked.headers is head.headers and head.host is not None
-    if as_it_came and head.wire is not None:
+    always = (asked is head.apart or asked.headers is head.headers) and head.host is not None
+    if always and head.wire is not None:
         return head.wire
     fields = head.block if asked.headers is head.headers else encode(asked.headers)
     if head.host is None:
         fields += b"Host: %b\r\n" % address.authority
     whole = b"%b %b HTTP/1.1\r\n%b\r\n" % (head.method.encode("ascii"), incoming.target, fields)
-    if as_it_came:
+    if always:
         head.wire = whole
     return whole
 

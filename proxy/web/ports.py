@@ -46,6 +46,10 @@ class Exchange(Protocol):
 class Rules(Protocol):
     """The rules in force."""
 
+    @property
+    def edition(self) -> object:
+        """Another object after each reload: what was found out by ``match`` holds as long as this is the same one."""
+
     def match(
         self, method: str, host: str, target: bytes, headers: RawHeaders, override: str | None = None
     ) -> tuple[Endpoint, Match | None]:

@@ -1,9 +1,11 @@
 """Another protocol on a connection that began as HTTP (101): raw bytes both ways until both sides have ended."""
 
 import asyncio
+from typing import cast
 
 from proxy.web import writer
-from proxy.web.server import CallerConnection, Incoming
+from proxy.web.incoming import Incoming
+from proxy.web.server import CallerConnection
 from proxy.web.upstream.port import Reply, Tunnel
 
 
@@ -46,7 +48,7 @@ class _FromCaller:
 
 async def relay(incoming: Incoming, reply: Reply, tunnel: Tunnel, patience: float) -> None:
     """Answer 101 and carry bytes both ways; returns when both directions have ended, or one is broken."""
-    connection = incoming.connection
+    connection = cast("CallerConnection", incoming.connection)
     incoming.close = True
     incoming.write(writer.begin(incoming, reply))
     caller = _FromCaller(connection, tunnel)

@@ -53,6 +53,7 @@ class RequestHead:
         "close",
         "headers",
         "host",
+        "known",
         "length",
         "method",
         "minor",
@@ -74,6 +75,7 @@ class RequestHead:
         self.special: tuple[tuple[Kind, bytes, bytes], ...] = ()  #: fields that concern the connection, or are ours
         self.named: frozenset[bytes] = frozenset()  #: names in Connection fields
         self.upgrade = False  #: another protocol is asked for, one that may be relayed
+        self.known: Any = None  #: what ``Gateway.begin`` found out about it
         self.apart: Any = None  #: what ``forwarding.asked`` made of it
         self.wire: bytes | None = None  #: as it was written for an application, where that is nearly what came
 

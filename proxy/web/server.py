@@ -3,7 +3,7 @@
 aiohttp keeps connections alive, registers them and holds back what comes too fast. Its parser would lose trailers and refuse
 what harms nobody; its request and response objects, and the task it makes for each request, would cost more than the rest
 of the gateway, and its answers would change header bytes. So ``request_reader`` reads, requests are handled one after the
-other in the task of their connection, ``Incoming`` records what came, and all bytes to the caller are written to the
+other in the task of their connection, ``incoming`` records what came, and all bytes to the caller are written to the
 transport as they are.
 
 ``CallerConnection.start`` replaces aiohttp's own loop over the requests of a connection and leans on its inner names;
@@ -11,25 +11,21 @@ transport as they are.
 """
 
 import asyncio
-import socket
-import struct
 from collections.abc import Awaitable, Callable
-from time import perf_counter
 from typing import Any, Final, cast
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from proxy.errors import Code, VaultError
-from proxy.redactor.message import RawHeaders
-from proxy.redactor.rules import Endpoint, Match
 from proxy.telemetry import logs
 from proxy.web import own
-from proxy.web.body import Body
+from proxy.web.body import EMPTY, Body
+from proxy.web.incoming import Incoming
 from proxy.web.peers import Client, peer_of
 from proxy.web.request_head import BadRequestError, Heads, RequestHead
 from proxy.web.request_reader import Message, RequestReader
-from proxy.web.room import Holding
+from proxy.web.upstream.port import Begun
 
 _log = logs.logger("web")
 
@@ -41,99 +37,29 @@ _LINGER_BYTES: Final = 4 * 1024 * 1024
 #: that nothing more comes, and waits for its answer (RFC 9112 section 9.6).
 _HALF_CLOSE_SECONDS: Final = 1.0
 
-#: Closing a socket with this option sends a reset: what was sent so far cannot be taken for a complete answer.
-_RESET: Final = struct.pack("ii", 1, 0)
-
-
-class Incoming:
-    """One request as it came, and what was answered so far."""
-
-    __slots__ = (
-        "began",
-        "close",
-        "connection",
-        "endpoint",
-        "head",
-        "held",
-        "match",
-        "minor",
-        "payload",
-        "raw",
-        "size",
-        "started",
-        "status",
-        "target",
-    )
-
-    def __init__(self, head: RequestHead, payload: Body, connection: "CallerConnection") -> None:
-        self.connection = connection
-        self.head = head
-        self.payload = payload
-        self.raw: RawHeaders = head.headers  #: the fields, as they came
-        self.minor = head.minor  #: 1 or 0, of the HTTP version
-        self.target = head.target  #: byte for byte as it came
-        self.started = perf_counter()  # the loop's own clock has steps of a millisecond
-        self.endpoint: Endpoint | None = None  #: which the rules found
-        self.match: Match | None = None
-        self.held: Holding | None = None  #: room that its body takes while it is held whole
-        self.began = False  #: the head of the final answer is written
-        self.status = 0
-        self.size = 0  #: bytes of body written
-        self.close = head.close  #: the connection ends with this answer
-
-    @property
-    def gone(self) -> bool:
-        """Whether nobody is there to read an answer."""
-        return self.connection.transport is None
-
-    def begin(self, status: int) -> None:
-        """The head of the final answer is about to be written. A body still on its way would be read as the next request."""
-        self.began = True
-        self.status = status
-        if not self.payload.is_eof():
-            self.close = True
-
-    def write(self, data: bytes) -> None:
-        """Send bytes to the caller; nothing happens if the caller has gone."""
-        transport = self.connection.transport
-        if transport is not None:
-            transport.write(data)
-
-    async def drained(self, seconds: float) -> None:
-        """Return when the caller takes bytes again; at once if it does. Raises ``TimeoutError`` after so long."""
-        connection = self.connection
-        if connection.writing_paused:
-            async with asyncio.timeout(seconds):
-                await connection.drained()
-
-    @property
-    def unsent(self) -> int:
-        """Bytes that were written for the caller and that it did not take yet, as far as the system tells."""
-        transport = self.connection.transport
-        return transport.get_write_buffer_size() if transport is not None else 0
-
-    def cut(self) -> None:
-        """End the connection so that the caller sees a broken answer, never a complete-looking one."""
-        transport = self.connection.transport
-        if transport is not None:
-            tcp = transport.get_extra_info("socket")
-            if tcp is not None:
-                tcp.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-            transport.abort()
-
-    def _cancel(self, error: BaseException) -> None:
-        """Called by aiohttp when the caller is gone."""
-        self.payload.set_exception(error)
-
-
 #: What handles a request: writes the whole answer, or raises.
 Handler = Callable[[Incoming], Awaitable[None]]
+#: What may send a request without a body on in the moment it came. It does not raise. The exchange then ends with a call of
+#: ``answered``, or with one of ``resume``; without one, the request is handled as any other.
+Beginner = Callable[[Incoming], "Begun | None"]
 
 
 class CallerConnection(RequestHandler):
     """One connection of a caller: its requests in order, own answers to what is not HTTP, half-open tunnels."""
 
-    __slots__ = ("_ended", "_handler", "_heard", "_reader", "_runner", "_serving", "_unreadable", "learned", "on_eof")
+    __slots__ = (
+        "_begin",
+        "_begun",
+        "_ended",
+        "_handler",
+        "_heard",
+        "_reader",
+        "_runner",
+        "_serving",
+        "_unreadable",
+        "learned",
+        "on_eof",
+    )
 
     def __init__(self, server: "CallerServer", **options: Any) -> None:
         super().__init__(
@@ -145,6 +71,8 @@ class CallerConnection(RequestHandler):
         self._parser = cast("Any", self._reader)  # in place of aiohttp's own
         self._handler = server.handler
         self._unreadable = server.unreadable
+        self._begin = server.begin
+        self._begun: Begun | None = None  #: what was sent on while the task of this connection waits for requests
         self._serving: Incoming | None = None
         self._runner: asyncio.Task[None] | None = None
         self._heard = 0.0  #: when bytes came last, in loop time
@@ -172,12 +100,14 @@ class CallerConnection(RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         """The caller has gone. What passes through ends with it; what a rule names is brought to its end all the same."""
         super().connection_lost(exc)
+        self._drop()
         if self._runner is not None and (self._serving is None or self._serving.match is None):
             self._runner.cancel()
 
     async def stop(self) -> None:
         """End the connection and whatever is under way on it."""
         self.force_close()
+        self._drop()
         if self._runner is not None and not self._runner.done():
             self._runner.cancel()
             await asyncio.wait([self._runner])
@@ -200,7 +130,7 @@ class CallerConnection(RequestHandler):
                 self._waiter = self._loop.create_future()
                 await self._waiter
                 self._waiter = None
-            head, payload = cast("Message", self._messages.popleft())  # such as our own reader gives
+            head, payload = cast("Message | tuple[Incoming, Body]", self._messages.popleft())
             if self._parser is not None:
                 self._parser.message_consumed()
             if self._buffer_paused and len(self._messages) <= self._msg_queue_resume_size:
@@ -209,21 +139,79 @@ class CallerConnection(RequestHandler):
                 self._answer(400, VaultError(Code.BAD_REQUEST, f"This is not a request of HTTP/1.1: {head}."))
                 self._unreadable()
                 break
-            incoming = Incoming(head, payload, self)
+            if isinstance(head, Incoming):
+                incoming, self._begun = head, None
+            else:
+                incoming = Incoming(head, payload, self)
             await self._serve(incoming)
             if incoming.close or self._close or (self._ended and not self._messages):
                 if not payload.is_eof():
                     await self._linger(payload)
                 break
-            if head.upgrade:
+            if incoming.head.upgrade:
                 self._stay()
-            self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
-            if self._keepalive_handle is None:
-                self._keepalive_handle = self._loop.call_at(self._next_keepalive_close_time, self._process_keepalive)
+            self._keep()
         if not self._force_close:
             self._task_handler = None
             if self.transport is not None:
                 self.transport.close()
+
+    def _keep(self) -> None:
+        """Wait for the next request from now on, for so long."""
+        self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
+        if self._keepalive_handle is None:
+            self._keepalive_handle = self._loop.call_at(self._next_keepalive_close_time, self._process_keepalive)
+
+    def _process_keepalive(self) -> None:
+        """Called by aiohttp's timer, which takes a connection for idle whose task waits."""
+        if self._begun is not None:
+            self._keepalive_handle = None  # set again with the answer
+        else:
+            super()._process_keepalive()
+
+    # ------------------------------------------------ requests that are sent on without the task
+
+    def _hurry(self, head: RequestHead, payload: Body) -> bool:
+        """Send the one request there is on at once, if that can be."""
+        incoming = Incoming(head, payload, self)
+        begun = self._begin(incoming)
+        if begun is None:
+            self._messages.append(
+                cast("Any", (incoming, payload))
+            )  # what was found out about it is not found out twice
+            return False
+        self._serving = incoming
+        self._begun = incoming.begun = begun
+        return True
+
+    def answered(self, incoming: Incoming) -> None:
+        """What was sent on at once is answered."""
+        self._begun = self._serving = None
+        if self._parser is not None:
+            self._parser.message_consumed()
+        if incoming.close or self._close or (self._ended and not self._messages):
+            self.force_close()
+            return
+        self._keep()
+        if self._messages:
+            self._wake()
+
+    def resume(self, incoming: Incoming) -> None:
+        """The task has to go on with what was sent on at once, before all that came since."""
+        self._messages.appendleft(cast("Any", (incoming, incoming.payload)))
+        self._wake()
+
+    def _wake(self) -> None:
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def _drop(self) -> None:
+        """The caller has gone: so has what was sent on for it."""
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            self._serving = None
+            begun.drop()
 
     async def _serve(self, incoming: Incoming) -> None:
         """Handle one request. Whatever goes wrong inside ends here: logged by class and place, answered without a word of it."""
@@ -263,10 +251,17 @@ class CallerConnection(RequestHandler):
         messages, self._upgraded, self._message_tail = self._reader.feed_data(data)
         if not messages:
             return
-        self._messages.extend(cast("Any", messages))
         waiter = self._waiter
-        if waiter is not None and not waiter.done():
+        if waiter is not None and not waiter.done() and self._begun is None:
+            head, payload = messages[0]
+            if payload is EMPTY and len(messages) == 1 and isinstance(head, RequestHead) and not self._messages:
+                if self._hurry(head, payload):
+                    return
+            else:
+                self._messages.extend(cast("Any", messages))
             waiter.set_result(None)
+        else:
+            self._messages.extend(cast("Any", messages))
         if len(self._messages) >= self._max_msg_queue_size and not self._buffer_paused:
             self._pause_reading_for_buffer()
 
@@ -300,11 +295,19 @@ class CallerConnection(RequestHandler):
 class CallerServer(web.Server):
     """Makes a ``CallerConnection`` for each connection and knows them all.
 
-    ``unreadable`` is called after each refusal of what is not a request.
+    ``unreadable`` is called after each refusal of what is not a request, ``begin`` with each request that has no body and
+    finds its connection idle.
     """
 
-    def __init__(self, handler: Handler, heads: Heads, unreadable: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        heads: Heads,
+        unreadable: Callable[[], None] = lambda: None,
+        begin: Beginner = lambda _incoming: None,
+    ) -> None:
         super().__init__(self._never)
+        self.begin = begin
         self.heads = heads
         self.handler = handler
         self.unreadable = unreadable

@@ -6,7 +6,7 @@ from proxy.errors import VaultError
 from proxy.redactor.message import RawHeaders
 from proxy.web import own
 from proxy.web.forwarding import answered, encode
-from proxy.web.server import Incoming
+from proxy.web.incoming import Incoming
 from proxy.web.upstream.chunks import frame
 from proxy.web.upstream.port import CHUNKED, CLOSE, LENGTH, NONE, TUNNEL, Head, Reply
 

@@ -92,6 +92,10 @@ class Steered:
     fault: Exception | None = None
     gateway: Gateway | None = None
 
+    @property
+    def edition(self) -> object:
+        return self.endpoint if self.fault is None else self.fault
+
     def match(
         self, method: str, host: str, target: bytes, headers: RawHeaders, override: str | None = None
     ) -> tuple[Endpoint, Match | None]:

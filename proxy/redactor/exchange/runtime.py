@@ -96,6 +96,11 @@ class InForce:
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
 
+    @property
+    def edition(self) -> object:
+        """The rules in force now: another object after each reload."""
+        return self.runtime
+
     def match(
         self, method: str, host: str, target: bytes, headers: RawHeaders, override: str | None = None
     ) -> tuple[Endpoint, Match | None]:

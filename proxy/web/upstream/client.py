@@ -1,16 +1,16 @@
 """The real upstream: a pool for each address, the one retry that is safe, and the sweeper of deadlines."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import msgspec
 
 from proxy.web.upstream.connection import Connection
 from proxy.web.upstream.limits import Limits
 from proxy.web.upstream.pool import Pool
-from proxy.web.upstream.port import Address, Call, Reply, Tunnel, UpstreamFault
+from proxy.web.upstream.port import Address, Begun, Call, Reply, Tunnel, UpstreamFault
 from proxy.web.upstream.reply import BufferedReply
 from proxy.web.upstream.tls import ClientTls, client_context
 from proxy.web.upstream.uploads import Upload
@@ -47,7 +47,20 @@ class HttpUpstream:
         self._interval = min(1.0, max(0.02, shortest / 8))
         self._due = 0.0  #: when the sweeper is to come again, in loop time
 
-    async def send(self, call: Call) -> Reply:
+    def begin(self, call: Call, begun: Begun) -> bool:
+        """See ``Upstream.begin``."""
+        pool = self._pools.get(call.address)
+        if pool is None or not pool.idle or pool.breaker.engaged:
+            return False
+        connection = pool.idle.pop()
+        begun.call, begun.carrier, begun.watch = call, connection, pool.breaker
+        try:
+            connection.start(call, begun)
+        except Exception as error:  # noqa: BLE001  # raised again in the task that goes on
+            begun.set_exception(error)
+        return True
+
+    async def send(self, call: Call, begun: Begun | None = None) -> Reply:
         """See ``Upstream.send``.
 
         An application may close an idle connection at the moment it is chosen. A request that means the same when sent
@@ -58,7 +71,7 @@ class HttpUpstream:
         breaker = pool.breaker
         tries = breaker.admit(asyncio.get_running_loop().time()) if breaker.engaged else False
         try:
-            reply = await self._exchange(pool, call)
+            reply = await self._exchange(pool, call, begun)
         except UpstreamFault as fault:
             now = asyncio.get_running_loop().time()
             breaker.failed(fault, now, tried=tries, lively=pool.lively(now))
@@ -72,7 +85,7 @@ class HttpUpstream:
         return reply
 
     @staticmethod
-    async def _exchange(pool: Pool, call: Call) -> Reply:
+    async def _exchange(pool: Pool, call: Call, begun: Begun | None = None) -> Reply:
         if not isinstance(call.body, (bytes, Upload)):
             upload = await pool.uploads.enter(call.body)
             try:
@@ -81,13 +94,18 @@ class HttpUpstream:
                 upload.leave()
                 raise
         while True:
-            connection = pool.idle.pop() if pool.idle else await pool.fresh()
-            used = connection.served
             again = call.replayable
-            if used and not again and connection.stale():
-                connection.retire()
-                continue
-            answer = connection.begin(call)
+            if begun is not None:
+                connection, used = cast("Connection", begun.carrier), 1
+                answer: Awaitable[Reply] = begun.outcome()
+                begun = None
+            else:
+                connection = pool.idle.pop() if pool.idle else await pool.fresh()
+                used = connection.served
+                if used and not again and connection.stale():
+                    connection.retire()
+                    continue
+                answer = connection.begin(call)
             try:
                 return await answer
             except UpstreamFault as fault:

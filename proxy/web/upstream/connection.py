@@ -15,7 +15,7 @@ from proxy.errors import Code
 from proxy.web.upstream.chunks import ChunkReader, frame
 from proxy.web.upstream.head import BadAnswerError, begun, framing, mended, parse_head
 from proxy.web.upstream.limits import Limits
-from proxy.web.upstream.port import CHUNKED, LENGTH, NONE, TUNNEL, Call, Head, UpstreamFault
+from proxy.web.upstream.port import CHUNKED, LENGTH, NONE, TUNNEL, Begun, Call, Head, UpstreamFault
 from proxy.web.upstream.reply import BufferedReply
 
 _NEVER = float("inf")
@@ -64,7 +64,7 @@ class Connection(asyncio.Protocol):
         self._held = b""
         self._last: tuple[bytes, Head] = _UNSEEN  #: the last head and its bytes: the same one need not be read again
         self._call: Call = _NOTHING
-        self._waiter: asyncio.Future[BufferedReply] | None = None
+        self._waiter: asyncio.Future[BufferedReply] | Begun | None = None
         self._reply: BufferedReply | None = None
         self._left = 0
         self._chunks: ChunkReader | None = None
@@ -81,6 +81,12 @@ class Connection(asyncio.Protocol):
 
         Whoever stops waiting for it calls ``abort``.
         """
+        waiter: asyncio.Future[BufferedReply] = self._loop.create_future()
+        self.start(call, waiter)
+        return waiter
+
+    def start(self, call: Call, waiter: "asyncio.Future[BufferedReply] | Begun") -> None:
+        """The same for whoever is told of the answer in another way than a future."""
         limits = self._limits
         now = self._loop.time()
         self.served += 1
@@ -89,7 +95,6 @@ class Connection(asyncio.Protocol):
         self._state = _HEAD
         if limits.total:
             self.expires = now + limits.total
-        waiter: asyncio.Future[BufferedReply] = self._loop.create_future()
         self._waiter = waiter
         body = call.body
         if isinstance(body, bytes):
@@ -101,7 +106,6 @@ class Connection(asyncio.Protocol):
             self._transport.write(call.head)
             self.deadline = now + limits.idle
             self._sender = self._loop.create_task(self._send(call, body))
-        return waiter
 
     async def _send(self, call: Call, body: AsyncIterator[bytes]) -> None:
         """Send a streamed body, no faster than the application takes it."""

@@ -7,7 +7,7 @@ request went out: only then may the application have acted.
 
 import enum
 from collections.abc import AsyncIterator, Callable
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, cast
 from urllib.parse import urlsplit
 
 import msgspec
@@ -127,6 +127,8 @@ class Reply(Protocol):
     head: Head
     framing: Framing
     trailers: RawHeaders  #: filled when the body ends
+    done: bool  #: the body is complete
+    held: int  #: bytes of body that wait to be read
 
     @property
     def whole(self) -> bytes | None:
@@ -155,11 +157,82 @@ class Tunnel(Protocol):
         """Drop the connection."""
 
 
+class Watch(Protocol):
+    """Who judges by its answers whether an application lives, as far as an exchange concerns it."""
+
+    engaged: bool  #: an answer is worth telling
+
+    def answered(self) -> None:
+        """The application answered."""
+
+
+_NOBODY: Final = cast("Tunnel", None)
+_UNASKED: Final = cast("Call", None)
+_UNWATCHED: Final = cast("Watch", None)
+
+
+class Begun:
+    """An exchange that was begun outside of any task; ``came`` is what a subclass does when something comes of it.
+
+    It takes the place of the future that a connection tells of its answer, so that nothing has to be woken for an answer
+    that comes as a whole. Whatever else comes is for a task to go on with: see ``Upstream.send``.
+    """
+
+    __slots__ = ("call", "carrier", "error", "reply", "watch")
+
+    def __init__(self) -> None:
+        self.call = _UNASKED
+        self.carrier = _NOBODY  #: the connection
+        self.watch = _UNWATCHED  #: of the address
+        self.reply: Reply | None = None
+        self.error: BaseException | None = None  #: what went wrong before the head of an answer
+
+    def done(self) -> bool:
+        """Whether the head of the answer came, or what went wrong."""
+        return self.reply is not None or self.error is not None
+
+    def set_result(self, reply: Reply) -> None:
+        """Called by the connection: the head of the answer is there."""
+        self.reply = reply
+        if self.watch.engaged:
+            self.watch.answered()
+        self.came()
+
+    def set_exception(self, error: BaseException) -> None:
+        """Called by the connection: there will be no answer."""
+        self.error = error
+        self.came()
+
+    def came(self) -> None:
+        """The head of the answer is there, or will never be. Must not raise."""
+        raise NotImplementedError
+
+    async def outcome(self) -> Reply:
+        """The answer, for the task that goes on. Raises what went wrong."""
+        if self.error is not None:
+            raise self.error
+        return cast("Reply", self.reply)
+
+    def drop(self) -> None:
+        """Nobody wants the answer any more: the application sees its connection end, unless all of it has come."""
+        if self.reply is not None:
+            self.reply.abort()
+        elif self.error is None:
+            self.error = ConnectionAbortedError("dropped")  # ``done`` from now on: nobody is told of the abort
+            self.carrier.abort()
+
+
 class Upstream(Protocol):
     """The way to the application."""
 
-    async def send(self, call: Call) -> Reply:
-        """Send the request and wait for the head of the final answer.
+    def begin(self, call: Call, begun: Begun) -> bool:
+        """Send a request that is ``replayable`` at once, if a connection waits idle for it and nothing speaks against.
+
+        False: nothing was done. True: ``begun`` is told what came of it, and is handed to ``send`` if that is not the end.
+        """
+
+    async def send(self, call: Call, begun: Begun | None = None) -> Reply:
+        """Send the request and wait for the head of the final answer; ``begun`` if that has been done.
 
         Raises ``UpstreamFault``, or whatever iterating over a streamed body raises. Cancelling drops the connection.
         """

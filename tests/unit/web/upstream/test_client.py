@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from proxy.errors import Code
 from proxy.web.upstream.client import HttpUpstream
 from proxy.web.upstream.limits import Limits
-from proxy.web.upstream.port import Address, Call, Framing, Reply, UpstreamFault
+from proxy.web.upstream.port import Address, Begun, Call, Framing, Reply, UpstreamFault
 from tests.support.patience import PATIENCE
 from tests.support.pressure import stopped
 from tests.support.rawserver import OK, RawServer, closes, drips, once_then_closes, says, silent
@@ -381,3 +381,64 @@ async def test_a_tunnel_carries_bytes_both_ways_until_both_sides_end(upstream):
         assert await reply.read() == b""
         tunnel.abort()
         await server.until(lambda: server.open == 0)
+
+
+class Taking(Begun):
+    """An exchange begun by a test, which waits for what comes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told = asyncio.Event()
+
+    def came(self) -> None:
+        self.told.set()
+
+
+async def test_an_exchange_is_begun_at_once_only_on_a_connection_that_waits(upstream):
+    async with RawServer(says(OK)) as server:
+        begun = Taking()
+        assert not upstream.begin(call(server), begun)
+        assert await whole(await upstream.send(call(server))) == b"ok"
+        assert upstream.begin(call(server), begun)
+        assert not upstream.begin(call(server), Taking())
+        await asyncio.wait_for(begun.told.wait(), PATIENCE)
+        assert begun.done()
+        assert await whole(await upstream.send(call(server), begun)) == b"ok"
+        assert (len(server.wires), len(server.requests)) == (1, 2)
+
+
+async def test_what_was_begun_goes_out_again_on_a_fresh_connection(upstream):
+    async with RawServer(once_then_closes()) as server:
+        await whole(await upstream.send(call(server)))
+        begun = Taking()
+        assert upstream.begin(call(server), begun)
+        await asyncio.wait_for(begun.told.wait(), PATIENCE)
+        assert await whole(await upstream.send(call(server), begun)) == b"ok"
+        assert len(server.wires) == 2
+
+
+async def test_what_was_begun_and_dropped_ends_its_connection_and_tells_nobody(upstream):
+    async with RawServer(says(OK)) as server:
+        await whole(await upstream.send(call(server)))
+        begun = Taking()
+        assert upstream.begin(call(server), begun)
+        begun.drop()
+        begun.drop()
+        await server.until(lambda: server.open == 0)
+        assert not begun.told.is_set()
+        assert upstream.counts(call(server).address) == (0, 0)
+
+
+async def test_a_suspended_address_is_not_asked_at_once():
+    upstream = HttpUpstream(Limits(connect=60, keep=60, failures=1, pause=60))
+    async with RawServer(says(OK)) as server:
+        await whole(await upstream.send(call(server)))
+        upstream._pools[call(server).address].breaker.engaged = True
+        assert not upstream.begin(call(server), Taking())
+        assert await whole(await upstream.send(call(server))) == b"ok"
+        begun = Taking()
+        assert upstream.begin(call(server), begun)
+        upstream._pools[call(server).address].breaker.engaged = True
+        await asyncio.wait_for(begun.told.wait(), PATIENCE)
+        assert not upstream._pools[call(server).address].breaker.engaged
+    upstream.close()

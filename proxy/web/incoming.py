@@ -1,0 +1,126 @@
+"""One request as it came and what was answered so far: what everybody who handles it shares."""
+
+import asyncio
+import socket
+import struct
+from collections.abc import Callable
+from time import perf_counter
+from typing import Final, Protocol
+
+from proxy.redactor.message import RawHeaders
+from proxy.redactor.rules import Endpoint, Match
+from proxy.web.body import Body
+from proxy.web.peers import Client
+from proxy.web.request_head import RequestHead
+from proxy.web.room import Holding
+from proxy.web.upstream.port import Begun
+
+#: Closing a socket with this option sends a reset: what was sent so far cannot be taken for a complete answer.
+_RESET: Final = struct.pack("ii", 1, 0)
+
+
+class Connection(Protocol):
+    """The caller's connection, as far as whoever handles a request needs it."""
+
+    transport: asyncio.Transport | None  #: none: the caller has gone
+    on_eof: Callable[[], bool] | None  #: told of the end of what the caller sends; true: stay half open
+
+    @property
+    def client(self) -> Client:
+        """Who the caller is."""
+
+    @property
+    def writing_paused(self) -> bool:
+        """Whether the caller takes no bytes for now."""
+
+    async def drained(self) -> None:
+        """Return when the caller takes bytes again."""
+
+    def answered(self, incoming: "Incoming") -> None:
+        """What was sent on at once is answered."""
+
+    def resume(self, incoming: "Incoming") -> None:
+        """The task of the connection has to go on with what was sent on at once."""
+
+
+class Incoming:
+    """One request as it came, and what was answered so far."""
+
+    __slots__ = (
+        "began",
+        "begun",
+        "close",
+        "connection",
+        "endpoint",
+        "head",
+        "held",
+        "match",
+        "minor",
+        "payload",
+        "raw",
+        "size",
+        "started",
+        "status",
+        "target",
+    )
+
+    def __init__(self, head: RequestHead, payload: Body, connection: "Connection") -> None:
+        self.connection = connection
+        self.head = head
+        self.payload = payload
+        self.raw: RawHeaders = head.headers  #: the fields, as they came
+        self.minor = head.minor  #: 1 or 0, of the HTTP version
+        self.target = head.target  #: byte for byte as it came
+        self.started = perf_counter()  # the loop's own clock has steps of a millisecond
+        self.endpoint: Endpoint | None = None  #: which the rules found
+        self.match: Match | None = None
+        self.held: Holding | None = None  #: room that its body takes while it is held whole
+        self.begun: Begun | None = None  #: the exchange, if it was sent on before a task handles it
+        self.began = False  #: the head of the final answer is written
+        self.status = 0
+        self.size = 0  #: bytes of body written
+        self.close = head.close  #: the connection ends with this answer
+
+    @property
+    def gone(self) -> bool:
+        """Whether nobody is there to read an answer."""
+        return self.connection.transport is None
+
+    def begin(self, status: int) -> None:
+        """The head of the final answer is about to be written. A body still on its way would be read as the next request."""
+        self.began = True
+        self.status = status
+        if not self.payload.is_eof():
+            self.close = True
+
+    def write(self, data: bytes) -> None:
+        """Send bytes to the caller; nothing happens if the caller has gone."""
+        transport = self.connection.transport
+        if transport is not None:
+            transport.write(data)
+
+    async def drained(self, seconds: float) -> None:
+        """Return when the caller takes bytes again; at once if it does. Raises ``TimeoutError`` after so long."""
+        connection = self.connection
+        if connection.writing_paused:
+            async with asyncio.timeout(seconds):
+                await connection.drained()
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that were written for the caller and that it did not take yet, as far as the system tells."""
+        transport = self.connection.transport
+        return transport.get_write_buffer_size() if transport is not None else 0
+
+    def cut(self) -> None:
+        """End the connection so that the caller sees a broken answer, never a complete-looking one."""
+        transport = self.connection.transport
+        if transport is not None:
+            tcp = transport.get_extra_info("socket")
+            if tcp is not None:
+                tcp.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            transport.abort()
+
+    def _cancel(self, error: BaseException) -> None:
+        """Called by aiohttp when the caller is gone."""
+        self.payload.set_exception(error)
