@@ -20,7 +20,7 @@ from proxy.web.preamble import Preambles
 from proxy.web.quick import Quick
 from proxy.web.request_head import Heads
 from proxy.web.server import CallerServer
-from proxy.web.upstream.port import IDEMPOTENT, Address, Upstream
+from proxy.web.upstream.port import IDEMPOTENT, Address, Call, Upstream
 
 _DENIED = "No rule names this request, and the endpoint answers only what its rules name."
 
@@ -55,12 +55,11 @@ class GatewayOptions:
 
 
 class _Known(NamedTuple):
-    """A head without a body that no rule names: where such a request goes, and as what."""
+    """A head without a body that no rule names: where such a request belongs, and what is sent."""
 
     edition: object  #: of the rules
     endpoint: Endpoint
-    address: Address
-    wire: bytes
+    call: Call
 
 
 class Gateway:
@@ -104,7 +103,7 @@ class Gateway:
             return None
         incoming.endpoint = known.endpoint
         quick = Quick(incoming, self._tell)
-        return quick if self._passing.begin(quick, known.wire, known.address) else None
+        return quick if self._upstream.begin(known.call, quick) else None
 
     def _learn(self, incoming: Incoming) -> "_Known | None":
         """Whether a request with that head can be sent on at once. What was found out on the way is in ``incoming``."""
@@ -119,14 +118,15 @@ class Gateway:
         if incoming.match is not None or endpoint.unmatched is _DENY or endpoint.searched:
             return None
         address = self._address(endpoint)
-        return _Known(edition, endpoint, address, head_of(incoming, asked(head), address))
+        return _Known(edition, endpoint, Call(address, head.method, head_of(incoming, asked(head), address)))
 
     async def handle(self, incoming: Incoming) -> None:
         """Answer one request."""
         incoming.close = incoming.close or self._draining
         try:
-            if isinstance(incoming.begun, Quick):
-                await self._passing.go_on(incoming.begun)
+            if isinstance(quick := incoming.begun, Quick):
+                incoming.begun = None  # nothing may hold itself: that would stay until garbage is collected
+                await self._passing.go_on(quick)
             else:
                 fields = asked(incoming.head)
                 endpoint = incoming.endpoint or self._route(incoming)

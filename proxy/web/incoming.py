@@ -39,7 +39,7 @@ class Connection(Protocol):
     def answered(self, incoming: "Incoming") -> None:
         """What was sent on at once is answered."""
 
-    def resume(self, incoming: "Incoming") -> None:
+    def resume(self, incoming: "Incoming", begun: Begun) -> None:
         """The task of the connection has to go on with what was sent on at once."""
 
 
@@ -75,7 +75,7 @@ class Incoming:
         self.endpoint: Endpoint | None = None  #: which the rules found
         self.match: Match | None = None
         self.held: Holding | None = None  #: room that its body takes while it is held whole
-        self.begun: Begun | None = None  #: the exchange, if it was sent on before a task handles it
+        self.begun: Begun | None = None  #: the exchange that the task is to go on with
         self.began = False  #: the head of the final answer is written
         self.status = 0
         self.size = 0  #: bytes of body written

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from functools import partial
 
+import msgspec
 from aiohttp.web_protocol import RequestPayloadError
 
 from proxy.errors import Code, VaultError
@@ -21,16 +22,11 @@ class Passing:
         self._upstream = upstream
         self._patience = patience  #: seconds a caller may take no byte of its answer
 
-    def begin(self, quick: Quick, wire: bytes, address: Address) -> bool:
-        """Send a request without a body at once if that can be; ``wire`` is its head."""
-        call = Call(address, quick.incoming.head.method, wire, interim=quick.interim)
-        return self._upstream.begin(call, quick)
-
     async def go_on(self, quick: Quick) -> None:
         """Pass back the answer to what was begun, or send the request once more: as ``forward`` does."""
         if quick.fault is not None:
             raise quick.fault
-        await self._carry(quick.incoming, quick.call, quick)
+        await self._carry(quick.incoming, msgspec.structs.replace(quick.call, interim=quick.interim), quick)
 
     async def forward(self, incoming: Incoming, asked: Asked, address: Address, read: bytes | None = None) -> None:
         """Send the request on and pass the answer back; returns when the caller has taken all of it but a rest.

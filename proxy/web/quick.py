@@ -32,14 +32,14 @@ class Quick(Begun):
         """A whole answer that the caller need not be waited for is passed back here; all else is for the caller's task."""
         incoming, reply = self.incoming, self.reply
         if reply is None or not reply.done or reply.held + incoming.unsent > writer.REST:
-            incoming.connection.resume(incoming)
+            incoming.connection.resume(incoming, self)
             return
         try:
             writer.whole(incoming, reply, reply.whole or b"")
             self._tell(incoming, None)
         except Exception as fault:  # noqa: BLE001  # raised again by the caller's task, which tells of it
             self.fault = fault
-            incoming.connection.resume(incoming)
+            incoming.connection.resume(incoming, self)
         else:
             incoming.connection.answered(incoming)
 

@@ -3,8 +3,8 @@
 aiohttp keeps connections alive, registers them and holds back what comes too fast. Its parser would lose trailers and refuse
 what harms nobody; its request and response objects, and the task it makes for each request, would cost more than the rest
 of the gateway, and its answers would change header bytes. So ``request_reader`` reads, requests are handled one after the
-other in the task of their connection, ``incoming`` records what came, and all bytes to the caller are written to the
-transport as they are.
+other in the task of their connection (but for those that need none: ``quick``), ``incoming`` records what came, and all
+bytes to the caller are written to the transport as they are.
 
 ``CallerConnection.start`` replaces aiohttp's own loop over the requests of a connection and leans on its inner names;
 ``tests/unit/web/test_server.py`` holds what we rely on, and the version of aiohttp is locked.
@@ -181,7 +181,7 @@ class CallerConnection(RequestHandler):
             )  # what was found out about it is not found out twice
             return False
         self._serving = incoming
-        self._begun = incoming.begun = begun
+        self._begun = begun
         return True
 
     def answered(self, incoming: Incoming) -> None:
@@ -196,8 +196,9 @@ class CallerConnection(RequestHandler):
         if self._messages:
             self._wake()
 
-    def resume(self, incoming: Incoming) -> None:
+    def resume(self, incoming: Incoming, begun: Begun) -> None:
         """The task has to go on with what was sent on at once, before all that came since."""
+        incoming.begun = begun
         self._messages.appendleft(cast("Any", (incoming, incoming.payload)))
         self._wake()
 

@@ -274,7 +274,9 @@ class Connection(asyncio.Protocol):
             data = data[end + 4 :]
             if head.status >= 200 or head.status == 101:
                 break
-            if self._call.interim is not None:
+            if isinstance(self._waiter, Begun):
+                self._waiter.interim(head.status, head.reason, head.headers)
+            elif self._call.interim is not None:
                 self._call.interim(head.status, head.reason, head.headers)
             if not data:
                 self._held = b""

@@ -203,6 +203,10 @@ class Begun:
         self.error = error
         self.came()
 
+    def interim(self, status: int, reason: bytes, headers: RawHeaders) -> None:
+        """In place of the call's own, so that one call serves all requests that are the same."""
+        raise NotImplementedError
+
     def came(self) -> None:
         """The head of the answer is there, or will never be. Must not raise."""
         raise NotImplementedError

@@ -1,10 +1,11 @@
 """Requests that are sent on in the moment they came: nobody can tell them from others, whatever becomes of them."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from typing import cast
 
 import pytest
 from msgspec import structs
@@ -13,7 +14,10 @@ from proxy.errors import Code
 from proxy.redactor.rules import Unmatched
 from proxy.web import writer
 from proxy.web.gateway import Gateway
+from proxy.web.incoming import Incoming
 from proxy.web.ports import Seen
+from proxy.web.quick import Quick
+from proxy.web.upstream.client import HttpUpstream
 from proxy.web.upstream.limits import Limits
 from tests.support.gateway import MATCHED, Steered, gateway
 from tests.support.patience import PATIENCE
@@ -21,6 +25,8 @@ from tests.support.rawclient import RawClient, get
 from tests.support.rawserver import OK, Behaviour, RawServer, says
 
 WARM = get("/warm")
+#: Longer than any machine takes between two steps of a test.
+LIMITS = Limits(connect=60, keep=60)
 
 
 @pytest.fixture
@@ -51,11 +57,11 @@ def after_warming(behaviour: Behaviour) -> Behaviour:
 
 
 @asynccontextmanager
-async def warmed(behaviour: Behaviour, **more: Any) -> AsyncIterator[tuple[RawServer, Steered, RawClient]]:
+async def warmed(behaviour: Behaviour) -> AsyncIterator[tuple[RawServer, Steered, RawClient]]:
     """A caller at a gateway that has an idle connection to its application."""
     async with (
         RawServer(after_warming(behaviour)) as server,
-        gateway(server.url, **more) as (port, steered),
+        gateway(server.url, limits=LIMITS) as (port, steered),
         RawClient(port) as client,
     ):
         assert (await client.ask(WARM)).status == 200
@@ -140,8 +146,13 @@ async def test_an_application_that_does_not_answer_is_given_up(begun):
         await server.read(wire)
         await wire.until_close()
 
-    async with warmed(hangs, limits=Limits(head=0.3)) as (_, steered, client):
-        assert (await client.ask(get("/a"))).status == 504
+    async with warmed(hangs) as (server, steered, client):
+        assert steered.gateway is not None
+        await client.send(get("/a"))
+        await server.until(lambda: len(server.requests) == 2)
+        (pool,) = cast("HttpUpstream", steered.gateway._upstream)._pools.values()
+        pool.sweep(asyncio.get_running_loop().time() + LIMITS.head + 1)
+        assert (await client.answer()).status == 504
         assert (steered.notes[1].code, steered.notes[1].outcome) == (Code.UPSTREAM_TIMEOUT, "failed")
         assert (await client.ask(get("/a"))).status == 200
     assert begun == [b"/a"]
@@ -280,4 +291,45 @@ async def test_a_fault_of_ours_ends_the_connection_and_is_told(begun, monkeypatc
         assert (answer.status, answer.one("connection")) == (500, b"close")
         assert await asyncio.wait_for(client.until_close(), PATIENCE) == b""
         assert steered.notes[1].code is Code.INTERNAL
+    assert begun == [b"/a"]
+
+
+async def test_nothing_of_a_request_waits_for_the_garbage_to_be_collected(begun):
+    def alive() -> int:
+        return sum(isinstance(one, Quick | Incoming) for one in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    try:
+        async with warmed(says(ANSWERS["long"][0], OK)) as (server, steered, client):
+            for path in ("/a", "/b?q=Ann", "/c"):
+                assert (await client.ask(get(path))).status == 200
+            await server.until(lambda: len(steered.notes) == 4 and not steered.callers[0].busy)
+            assert alive() <= 1  # the last one that the task handled
+    finally:
+        gc.enable()
+    assert begun == [b"/a", b"/b?q=Ann", b"/c"]
+
+
+async def test_an_interim_answer_passes_also_when_the_request_goes_out_again(begun):
+    early = b"HTTP/1.1 103 Early\r\nLink: x\r\n\r\n"
+
+    async def gone_then_early(wire, server):
+        await server.read(wire)
+        if len(server.wires) == 1:
+            await wire.send(OK)
+            await server.read(wire)
+            wire.reset()
+        else:
+            await wire.send(early + OK)
+
+    async with (
+        RawServer(gone_then_early) as server,
+        gateway(server.url, limits=LIMITS) as (port, _),
+        RawClient(port) as client,
+    ):
+        await client.ask(WARM)
+        await client.send(get("/a"))
+        assert (await client.head()).head == early
+        assert (await client.answer()).body == b"ok"
     assert begun == [b"/a"]

@@ -89,6 +89,7 @@ async def test_new_rules_take_effect_as_a_whole(tmp_path):
     assert await one.reloader.reload() is True
     assert one.matched() == "POST /q"
     assert one.in_force.runtime is not before
+    assert one.in_force.edition is not before
     assert await one.reloader.check() is None
     assert one.value("domicile_rules_reload_failures_total") == 0
     assert one.value("domicile_rules_reload_success_timestamp_seconds") > 0

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from proxy.errors import Code
+from proxy.redactor.message import RawHeaders
 from proxy.web.upstream.client import HttpUpstream
 from proxy.web.upstream.limits import Limits
 from proxy.web.upstream.port import Address, Begun, Call, Framing, Reply, UpstreamFault
@@ -389,6 +390,9 @@ class Taking(Begun):
     def __init__(self) -> None:
         super().__init__()
         self.told = asyncio.Event()
+
+    def interim(self, status: int, reason: bytes, headers: RawHeaders) -> None:
+        raise AssertionError
 
     def came(self) -> None:
         self.told.set()
