@@ -1,0 +1,68 @@
+"""Which addresses are ours: a token is asked for, and is valid, at these alone.
+
+An address is compared as an origin (RFC 6454): scheme, host in lower case, and the port unless it is the usual one.
+"""
+
+import urllib.parse
+from collections.abc import Sequence
+from typing import Final
+
+_PORTS: Final = {"http": 80, "https": 443}
+_EVERYWHERE: Final = ("0.0.0.0", "[::]")  # noqa: S104  # recognised here, not listened at
+_LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+
+
+def origin(address: str) -> str:
+    """The address in its one spelling. ``ValueError`` when it is not ``http(s)://host[:port]``."""
+    parts = urllib.parse.urlsplit(address)
+    if parts.scheme not in _PORTS or not parts.hostname:
+        raise ValueError("this is not an address at http:// or https://")
+    if parts.username is not None or parts.path not in ("", "/") or parts.query or parts.fragment:
+        raise ValueError("only scheme, host and port may be given")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    port = parts.port
+    return f"{parts.scheme}://{host}" + (f":{port}" if port is not None and port != _PORTS[parts.scheme] else "")
+
+
+class Audiences:
+    """The addresses of the settings; without any, those that the listener has itself.
+
+    A listener on every interface or on loopback also has the names of loopback, so that a first try with ``localhost``
+    works. The names that a proxy in front gives it cannot be known here: those have to be set.
+    """
+
+    def __init__(self, configured: Sequence[str] = ()) -> None:
+        self._names = tuple(origin(address) for address in configured)
+        self._configured = bool(configured)
+
+    def listening(self, place: str) -> None:
+        """Tell where the listener is, as ``host:port``; of no effect where addresses are set."""
+        if not self._configured:
+            self._names = tuple(dict.fromkeys(origin(f"http://{name}") for name in _names(place)))
+
+    @property
+    def first(self) -> str:
+        """The address that this instance calls itself by: the issuer of its tokens."""
+        return self._names[0]
+
+    def ours(self, asked: str) -> tuple[str, ...]:
+        """The addresses of an ``audience`` parameter, separated by spaces; the first one of ours where none is named.
+
+        ``ValueError`` as soon as one of them is not ours.
+        """
+        found = tuple(dict.fromkeys(origin(address) for address in asked.split()))
+        if any(address not in self._names for address in found):
+            raise ValueError("this is an address of somebody else")
+        return found or (self.first,)
+
+    def meets(self, named: Sequence[str]) -> bool:
+        """Whether a token for these addresses is for us."""
+        return any(address in self._names for address in named)
+
+
+def _names(place: str) -> list[str]:
+    host, _, port = place.rpartition(":")
+    names = [] if host in _EVERYWHERE else [host]
+    if not names or host in _LOOPBACK:
+        names += _LOOPBACK
+    return [f"{name}:{port}" for name in names]

@@ -1,0 +1,182 @@
+"""The clients there are: kept in sealed notes of the store, and all in memory, so that each request may ask for one.
+
+Clients are spread over several notes by their id, so that making the ten thousandth writes some hundred of them and not all.
+A change is durable before it counts, and counts for the next request on: there is no cache that has to run out.
+"""
+
+import asyncio
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+
+from proxy.auth.passwords import Passwords
+from proxy.auth.sealed import SealedNote
+from proxy.clock import Clock
+from proxy.crypto.aead import RecordAead
+from proxy.crypto.passwords import new_ident
+from proxy.errors import Code, Detail, VaultError
+from proxy.storage.base import Store
+
+_SHARDS: Final = 64
+_NAME: Final = 128  # characters of a client's name
+_TRIES: Final = 5
+
+
+class Client(msgspec.Struct, frozen=True):
+    """A program that may ask for access tokens. ``secret`` is its argon2id hash; ``created_at`` milliseconds since the epoch."""
+
+    id: str
+    name: str
+    environment: str
+    admin: bool
+    secret: str
+    created_at: int
+    version: int = 1  #: of the secret; a token is valid for the version it was issued under
+    disabled: bool = False
+
+
+class Made(NamedTuple):
+    """A client and its secret, which is known at this moment only."""
+
+    client: Client
+    secret: str
+
+
+class _Shard:
+    def __init__(self, note: SealedNote) -> None:
+        self.note = note
+        self.clients: dict[str, Client] = {}
+
+
+_decode = msgspec.json.Decoder(list[Client]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class Clients:
+    """The clients of all environments. ``load`` before use."""
+
+    def __init__(self, store: Store, aeads: Mapping[str, RecordAead], passwords: Passwords, clock: Clock) -> None:
+        self._passwords = passwords
+        self._clock = clock
+        self._known: dict[str, Client] = {}
+        self._writing = asyncio.Lock()
+        self._shards = {
+            (environment, number): _Shard(SealedNote(store, aead, environment, f"clients/{number}"))
+            for environment, aead in aeads.items()
+            for number in range(_SHARDS)
+        }
+        self._environments = frozenset(aeads)
+
+    async def load(self) -> None:
+        """Read them all. Raises ``VaultError(CANNOT_OPEN)`` when a note was changed or belongs to other keys."""
+        for shard in self._shards.values():
+            await self._read(shard)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def find(self, ident: str) -> Client | None:
+        """The client of that id, as it is now."""
+        return self._known.get(ident)
+
+    def listed(self) -> list[Client]:
+        """All of them, oldest first."""
+        return sorted(self._known.values(), key=lambda client: (client.created_at, client.id))
+
+    async def create(self, name: str, environment: str, *, admin: bool) -> Made:
+        """A new client. Raises ``VaultError(INVALID_INPUT)`` for a name that is none, or an unknown environment."""
+        faults = self._faults(name, environment)
+        if faults:
+            raise VaultError(Code.INVALID_INPUT, "The client cannot be made as described.", tuple(faults))
+        secret, stored = await self._passwords.made()
+        client = Client(new_ident(), name, environment, admin, stored, self._clock())
+        return Made(await self._put(environment, client.id, lambda _: client), secret)
+
+    async def renew(self, ident: str) -> Made:
+        """Give a client a new secret; the old one and every token issued for it end. Raises ``VaultError(NOT_FOUND)``.
+
+        A disabled client stays disabled, so ``VaultError(CONFLICT)``: it would be a secret for nothing.
+        """
+        environment = _there(self._known.get(ident)).environment
+        secret, stored = await self._passwords.made()
+
+        def changed(client: Client | None) -> Client:
+            before = _there(client)
+            if before.disabled:
+                raise VaultError(Code.CONFLICT, "The client is disabled and stays so: make a new one in its place.")
+            return msgspec.structs.replace(before, secret=stored, version=before.version + 1)
+
+        return Made(await self._put(environment, ident, changed), secret)
+
+    async def disable(self, ident: str) -> Client:
+        """End the client and its tokens, and keep it in the list. Raises ``VaultError(NOT_FOUND)``."""
+        environment = _there(self._known.get(ident)).environment
+        return await self._put(
+            environment, ident, lambda client: msgspec.structs.replace(_there(client), disabled=True)
+        )
+
+    async def remove(self, ident: str) -> None:
+        """End the client and its tokens, and forget it. Raises ``VaultError(NOT_FOUND)``."""
+        environment = _there(self._known.get(ident)).environment
+
+        def without(clients: dict[str, Client]) -> None:
+            _there(clients.pop(ident, None))
+
+        await self._change(self._shard(environment, ident), without)
+
+    def _faults(self, name: str, environment: str) -> list[Detail]:
+        faults = []
+        if not (0 < len(name) <= _NAME and name.isprintable() and name.strip()):
+            faults.append(Detail("/name", f"must be 1 to {_NAME} printable characters"))
+        if environment not in self._environments:
+            known = ", ".join(sorted(self._environments))
+            faults.append(Detail("/environment_id", f"there is no environment of that name: there is {known}"))
+        return faults
+
+    def _shard(self, environment: str, ident: str) -> _Shard:
+        return self._shards[environment, zlib.crc32(ident.encode()) % _SHARDS]
+
+    async def _put(self, environment: str, ident: str, made: Callable[[Client | None], Client]) -> Client:
+        def edit(clients: dict[str, Client]) -> None:
+            clients[ident] = made(clients.get(ident))
+
+        await self._change(self._shard(environment, ident), edit)
+        return self._known[ident]
+
+    async def _change(self, shard: _Shard, edit: Callable[[dict[str, Client]], None]) -> None:
+        async with self._writing:
+            for _ in range(_TRIES):
+                clients = dict(shard.clients)
+                edit(clients)
+                if await self._written(shard, clients):
+                    self._install(shard, clients)
+                    return
+                await self._read(shard)  # another process was here first: the change is made to what it left
+            raise VaultError(Code.CONFLICT, "Others change clients at the same moment: try again.")
+
+    async def _written(self, shard: _Shard, clients: Mapping[str, Client]) -> bool:
+        try:
+            await shard.note.write(_encode(list(clients.values())))
+        except VaultError as error:
+            if error.code is not Code.CONFLICT:
+                raise
+            return False
+        return True
+
+    async def _read(self, shard: _Shard) -> None:
+        content = await shard.note.read()
+        self._install(shard, {client.id: client for client in (_decode(content) if content else ())})
+
+    def _install(self, shard: _Shard, clients: dict[str, Client]) -> None:
+        for ident in shard.clients.keys() - clients.keys():
+            del self._known[ident]
+        self._known.update(clients)
+        shard.clients = clients
+
+
+def _there(client: Client | None) -> Client:
+    if client is None:
+        raise VaultError(Code.NOT_FOUND, "There is no client of that id.")
+    return client

@@ -1,0 +1,49 @@
+"""The token service of an opened store: everything read, and the first signing key made where there is none."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from proxy.auth.audiences import Audiences
+from proxy.auth.clients import Clients
+from proxy.auth.keys import SigningKeys
+from proxy.auth.passwords import Passwords
+from proxy.auth.service import Observe, TokenService
+from proxy.auth.throttle import Throttle
+from proxy.auth.tokens import Tokens
+from proxy.clock import Clock
+from proxy.crypto.keyset import Keyset
+from proxy.storage.base import Store
+
+
+@dataclass(frozen=True, slots=True)
+class AuthOptions:
+    """What the operator decides about access."""
+
+    lifetime: int = 300  #: of an access token, in seconds
+    audiences: Sequence[str] = ()  #: the addresses that are ours; none: those of the listener
+
+
+async def open_clients(store: Store, keysets: Mapping[str, Keyset], passwords: Passwords, clock: Clock) -> Clients:
+    """The clients of the environments that these keysets belong to."""
+    aeads = {environment: keyset.aead() for environment, keyset in keysets.items()}
+    clients = Clients(store, aeads, passwords, clock)
+    await clients.load()
+    return clients
+
+
+async def open_service(
+    store: Store, keysets: Mapping[str, Keyset], clock: Clock, observe: Observe, options: AuthOptions
+) -> TokenService:
+    """The token service. The first environment's keyset seals the signing keys. ``close`` it after use."""
+    passwords = Passwords()
+    try:
+        await passwords.prepare()
+        clients = await open_clients(store, keysets, passwords, clock)
+        environment, keyset = next(iter(keysets.items()))
+        keys = SigningKeys(store, keyset.aead(), environment, clock)
+        await keys.load()
+    except BaseException:
+        passwords.close()
+        raise
+    tokens = Tokens(clients, keys, Audiences(options.audiences), clock, options.lifetime)
+    return TokenService(tokens, passwords, Throttle(clock), observe)

@@ -1,0 +1,69 @@
+"""A token service over the in-memory store, with a clock that tests own."""
+
+import asyncio
+import base64
+import urllib.parse
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from proxy.auth.clients import Made
+from proxy.auth.opening import AuthOptions, open_service
+from proxy.auth.service import TokenService
+from proxy.clock import ManualClock
+from proxy.crypto.keyset import Keyset
+from proxy.storage.base import Store
+from proxy.storage.memory import MemoryStore
+
+HERE = "https://se-vault.example.com"
+
+
+@dataclass
+class Office:
+    """Everything a test of access turns."""
+
+    store: Store
+    keyset: Keyset
+    clock: ManualClock
+    service: TokenService
+    outcomes: Counter[str] = field(default_factory=Counter)
+
+    async def client(self, *, admin: bool = False) -> Made:
+        return await self.service.clients.create("shop", "default", admin=admin)
+
+    async def token(self, made: Made) -> str:
+        answer = await self.service.token(form(), basic(made.client.id, made.secret), "192.0.2.1")
+        token: str = answer["access_token"]
+        return token
+
+
+@asynccontextmanager
+async def office(
+    store: Store | None = None, keyset: Keyset | None = None, clock: ManualClock | None = None
+) -> AsyncIterator[Office]:
+    """A token service; pass store and keyset on to see what another process would."""
+    store, keyset, clock = store or MemoryStore(), keyset or Keyset.create("default"), clock or ManualClock()
+    outcomes = Counter[str]()
+
+    def observe(outcome: str) -> None:
+        outcomes[outcome] += 1
+
+    service = await open_service(store, {"default": keyset}, clock, observe, AuthOptions(300, (HERE,)))
+    try:
+        yield Office(store, keyset, clock, service, outcomes)
+    finally:
+        service.close()
+        await asyncio.sleep(0)
+
+
+def form(**parameters: str) -> bytes:
+    """A body for the token endpoint; the grant is there unless it is given as empty."""
+    given = {"grant_type": "client_credentials", **parameters}
+    return urllib.parse.urlencode({name: text for name, text in given.items() if text}).encode()
+
+
+def basic(client: str, secret: str) -> str:
+    """Basic credentials, form-encoded first (RFC 6749, section 2.3.1)."""
+    joined = f"{urllib.parse.quote_plus(client)}:{urllib.parse.quote_plus(secret)}"
+    return "Basic " + base64.b64encode(joined.encode()).decode()

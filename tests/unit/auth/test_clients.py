@@ -1,0 +1,154 @@
+import asyncio
+
+import pytest
+
+from proxy.auth.clients import Clients
+from proxy.auth.opening import open_clients
+from proxy.auth.passwords import Passwords
+from proxy.clock import ManualClock
+from proxy.crypto.keyset import Keyset
+from proxy.errors import Code, VaultError
+from proxy.storage.memory import MemoryStore
+
+KEYSET = Keyset.create("default")
+
+
+@pytest.fixture
+async def passwords():
+    made = Passwords(threads=1)
+    yield made
+    made.close()
+
+
+async def opened(store: MemoryStore, passwords: Passwords) -> Clients:
+    return await open_clients(store, {"default": KEYSET}, passwords, ManualClock())
+
+
+def notes(store: MemoryStore) -> bytes:
+    return b"".join(store._notes.values())
+
+
+async def test_a_client_is_there_for_the_next_process(passwords):
+    store = MemoryStore()
+    clients = await opened(store, passwords)
+    made = await clients.create("shop", "default", admin=True)
+    again = await opened(store, passwords)
+    assert again.find(made.client.id) == made.client
+    assert again.listed() == [made.client]
+    assert await passwords.fits(made.client.secret, made.secret)
+    assert made.client.admin
+    assert len(again) == 1
+
+
+async def test_nothing_of_a_client_lies_in_the_clear(passwords):
+    store = MemoryStore()
+    made = await (await opened(store, passwords)).create("shop", "default", admin=False)
+    for text in (made.secret, made.client.id, made.client.secret, "argon2", "shop"):
+        assert text.encode() not in notes(store)
+
+
+@pytest.mark.parametrize("name", ["", " ", "a\nb", "x" * 129, "\x00"])
+async def test_a_name_must_be_one(passwords, name):
+    with pytest.raises(VaultError) as caught:
+        await (await opened(MemoryStore(), passwords)).create(name, "default", admin=False)
+    assert caught.value.code is Code.INVALID_INPUT
+    assert [detail.source for detail in caught.value.details] == ["/name"]
+
+
+async def test_an_unknown_environment_is_told_beside_every_other_fault(passwords):
+    with pytest.raises(VaultError) as caught:
+        await (await opened(MemoryStore(), passwords)).create("", "elsewhere", admin=False)
+    assert [detail.source for detail in caught.value.details] == ["/name", "/environment_id"]
+    assert "elsewhere" not in str(caught.value.details)
+
+
+async def test_a_new_secret_ends_the_old_one(passwords):
+    clients = await opened(MemoryStore(), passwords)
+    made = await clients.create("shop", "default", admin=False)
+    renewed = await clients.renew(made.client.id)
+    stored = clients.find(made.client.id)
+    assert stored == renewed.client
+    assert renewed.client.version == 2
+    assert await passwords.fits(renewed.client.secret, renewed.secret)
+    assert not await passwords.fits(renewed.client.secret, made.secret)
+
+
+async def test_a_disabled_client_stays_in_the_list_and_gets_no_new_secret(passwords):
+    store = MemoryStore()
+    clients = await opened(store, passwords)
+    made = await clients.create("shop", "default", admin=False)
+    assert (await clients.disable(made.client.id)).disabled
+    with pytest.raises(VaultError) as caught:
+        await clients.renew(made.client.id)
+    assert caught.value.code is Code.CONFLICT
+    assert [client.disabled for client in (await opened(store, passwords)).listed()] == [True]
+
+
+async def test_a_removed_client_is_forgotten(passwords):
+    store = MemoryStore()
+    clients = await opened(store, passwords)
+    made = await clients.create("shop", "default", admin=False)
+    await clients.remove(made.client.id)
+    assert clients.find(made.client.id) is None
+    assert (await opened(store, passwords)).listed() == []
+
+
+@pytest.mark.parametrize("verb", ["renew", "disable", "remove"])
+async def test_a_client_that_is_not_there_cannot_be_changed(passwords, verb):
+    clients = await opened(MemoryStore(), passwords)
+    with pytest.raises(VaultError) as caught:
+        await getattr(clients, verb)("nobody")
+    assert caught.value.code is Code.NOT_FOUND
+
+
+async def test_changes_of_two_processes_do_not_undo_each_other(passwords, monkeypatch):
+    monkeypatch.setattr("proxy.auth.clients._SHARDS", 1)
+    store = MemoryStore()
+    one, other = await opened(store, passwords), await opened(store, passwords)
+    first = await one.create("one", "default", admin=False)
+    second = await other.create("other", "default", admin=False)
+    await one.disable(first.client.id)
+    again = await opened(store, passwords)
+    assert {client.name: client.disabled for client in again.listed()} == {"one": True, "other": False}
+    assert one.find(second.client.id) is not None
+
+
+async def test_what_another_process_removed_cannot_be_brought_back_by_a_change(passwords, monkeypatch):
+    monkeypatch.setattr("proxy.auth.clients._SHARDS", 1)
+    store = MemoryStore()
+    one = await opened(store, passwords)
+    made = await one.create("one", "default", admin=False)
+    await (await opened(store, passwords)).remove(made.client.id)
+    with pytest.raises(VaultError) as caught:
+        await one.disable(made.client.id)
+    assert caught.value.code is Code.NOT_FOUND
+    assert one.find(made.client.id) is None
+
+
+async def test_a_store_that_always_was_written_by_others_is_given_up(passwords):
+    class Contended(MemoryStore):
+        async def put_note(self, name: str, content: bytes, expected: bytes | None) -> None:
+            raise VaultError(Code.CONFLICT, "another process")
+
+    clients = await opened(Contended(), passwords)
+    with pytest.raises(VaultError) as caught:
+        await clients.create("shop", "default", admin=False)
+    assert caught.value.code is Code.CONFLICT
+
+
+async def test_a_change_that_is_not_durable_does_not_count(passwords):
+    class Full(MemoryStore):
+        async def put_note(self, name: str, content: bytes, expected: bytes | None) -> None:
+            raise VaultError(Code.VAULT_DOWN, "the disk is full")
+
+    clients = await opened(Full(), passwords)
+    with pytest.raises(VaultError):
+        await clients.create("shop", "default", admin=False)
+    assert clients.listed() == []
+
+
+async def test_many_made_at_once_are_all_there(passwords):
+    store = MemoryStore()
+    clients = await opened(store, passwords)
+    made = await asyncio.gather(*(clients.create(f"c{n}", "default", admin=False) for n in range(20)))
+    assert {client.id for client in (await opened(store, passwords)).listed()} == {one.client.id for one in made}

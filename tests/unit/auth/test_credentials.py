@@ -1,0 +1,76 @@
+import base64
+
+import pytest
+
+from proxy.auth.credentials import Credentials, credentials, read_form
+from proxy.auth.errors import DESCRIPTION, OAuthError
+from tests.support.auth import basic
+
+
+def plain(text: str) -> str:
+    return "Basic " + base64.b64encode(text.encode()).decode()
+
+
+def error_of(authorization: str | None, **form: str) -> str:
+    with pytest.raises(OAuthError) as caught:
+        credentials(authorization, form)
+    assert DESCRIPTION.fullmatch(caught.value.description)
+    return caught.value.error
+
+
+def test_basic_credentials_are_form_encoded_first():
+    assert credentials(basic("a:b c", "s%+ö"), {}) == Credentials("a:b c", "s%+ö")
+    assert credentials(plain("shop:secret"), {}) == Credentials("shop", "secret")
+
+
+@pytest.mark.parametrize("scheme", ["basic", "BASIC", "Basic"])
+def test_the_scheme_is_compared_without_case(scheme):
+    assert credentials(plain("shop:a:b").replace("Basic", scheme), {}) == Credentials("shop", "a:b")
+
+
+def test_credentials_may_stand_in_the_form():
+    assert credentials(None, {"client_id": "shop", "client_secret": "secret"}) == Credentials("shop", "secret")
+
+
+def test_the_client_id_may_be_repeated_beside_basic_credentials():
+    assert credentials(plain("shop:secret"), {"client_id": "shop"}) == Credentials("shop", "secret")
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [None, "", "Basic", "Basic ", "Basic !!!!", "Basic " + base64.b64encode(b"shop").decode(), plain("a%ff:b"),
+     "Basic " + base64.b64encode(b"\xff:x").decode(), "Bearer abc", "Digest x", "Basic YTpi YTpi", "Basic ä"],
+)  # fmt: skip
+def test_what_cannot_be_read_proves_nothing(authorization):
+    assert error_of(authorization) == "invalid_client"
+
+
+@pytest.mark.parametrize("form", [{"client_id": "shop"}, {"client_secret": "secret"}])
+def test_half_of_the_credentials_proves_nothing(form):
+    assert error_of(None, **form) == "invalid_client"
+
+
+@pytest.mark.parametrize("form", [{"client_secret": "secret"}, {"client_id": "other"}])
+def test_two_ways_at_once_are_refused(form):
+    assert error_of(plain("shop:secret"), **form) == "invalid_request"
+
+
+def test_a_form_is_read_and_values_that_are_empty_count_as_absent():
+    assert read_form(b"grant_type=client_credentials&scope=&x=a%20b+c") == {
+        "grant_type": "client_credentials",
+        "x": "a b c",
+    }
+    assert read_form(b"") == {}
+
+
+def test_only_the_audience_may_be_repeated():
+    assert read_form(b"audience=a&audience=b") == {"audience": "a b"}
+
+
+@pytest.mark.parametrize(
+    "body", [b"scope=a&scope=a", b"x=%ff", b"\xff=a", "scope=ö".encode(), b"&".join([b"a=b"] * 40)]
+)
+def test_what_is_no_form_is_refused(body):
+    with pytest.raises(OAuthError) as caught:
+        read_form(body)
+    assert caught.value.error == "invalid_request"

@@ -1,0 +1,147 @@
+from typing import Any
+
+import jwt
+import msgspec
+import pytest
+
+from proxy.auth import tokens as module
+from proxy.auth.clients import Client
+from proxy.auth.tokens import Claims, Tokens
+from proxy.clock import ManualClock
+from proxy.errors import Code, VaultError
+from proxy.model.access import Principal
+from tests.support.auth import HERE, office
+
+
+def holds(tokens: Tokens, token: str) -> bool:
+    return tokens.principal(token).environment == "default"
+
+
+def refused(tokens: Tokens, token: str) -> bool:
+    with pytest.raises(VaultError) as caught:
+        tokens.principal(token)
+    assert caught.value.code is Code.UNAUTHORIZED
+    assert tokens.claims(token) is None
+    return True
+
+
+async def test_a_token_stands_for_its_client_and_has_the_claims_of_rfc_9068():
+    async with office() as here:
+        made = await here.client(admin=True)
+        token = here.service.tokens.issue(made.client, (HERE,))
+        assert here.service.tokens.principal(token) == Principal(made.client.id, "default", admin=True)
+        claims = jwt.decode(token, options={"verify_signature": False})
+        assert claims.pop("jti")
+        now = here.clock() // 1000
+        assert claims == {
+            "iss": HERE, "sub": made.client.id, "client_id": made.client.id, "aud": [HERE], "scope": "default",
+            "iat": now, "exp": now + 300, "ver": 1,
+        }  # fmt: skip
+
+
+async def test_a_token_ends_after_its_lifetime_also_where_it_is_remembered():
+    async with office() as here:
+        token = await here.token(await here.client())
+        here.clock.advance(300_000 - here.clock() % 1000 - 1)
+        assert holds(here.service.tokens, token)
+        here.clock.advance(1)
+        assert refused(here.service.tokens, token)
+        assert refused(here.service.tokens, token)
+
+
+@pytest.mark.parametrize("verb", ["disable", "remove", "renew"])
+async def test_the_end_of_a_client_or_of_its_secret_ends_its_tokens_at_once(verb):
+    async with office() as here:
+        made, other = await here.client(), await here.client()
+        token, kept, unseen = await here.token(made), await here.token(other), await here.token(made)
+        assert holds(here.service.tokens, token)
+        await getattr(here.service.clients, verb)(made.client.id)
+        assert refused(here.service.tokens, token)
+        assert refused(here.service.tokens, unseen)
+        assert holds(here.service.tokens, kept)
+
+
+async def test_a_token_is_for_its_addresses_alone():
+    async with office() as here:
+        made = await here.client()
+        assert refused(here.service.tokens, here.service.tokens.issue(made.client, ("https://other.example",)))
+
+
+async def test_a_token_of_another_instance_is_refused():
+    async with office() as here, office() as elsewhere:
+        made = await here.client()
+        assert refused(here.service.tokens, elsewhere.service.tokens.issue(made.client, (HERE,)))
+
+
+async def test_a_token_holds_after_a_restart():
+    async with office() as here:
+        token = await here.token(await here.client())
+        async with office(here.store, here.keyset, here.clock) as again:
+            assert holds(again.service.tokens, token)
+
+
+async def test_rotation_of_the_signing_key_ends_no_token():
+    async with office() as here:
+        made = await here.client()
+        tokens = [await here.token(made)]
+        for _ in range(3):
+            await here.service.keys.rotate()
+            tokens.append(await here.token(made))
+        assert all(holds(here.service.tokens, token) for token in tokens)
+
+
+async def test_a_token_seen_before_is_not_verified_again(monkeypatch):
+    async with office() as here:
+        token = await here.token(await here.client())
+        assert holds(here.service.tokens, token)
+        monkeypatch.setattr("proxy.auth.tokens.signed_by", None)
+        assert holds(here.service.tokens, token)
+
+
+async def test_what_is_remembered_is_bounded(monkeypatch):
+    monkeypatch.setattr(module, "REMEMBERED", 3)
+    async with office() as here:
+        made = await here.client()
+        issued = [here.service.tokens.issue(made.client, (HERE,)) for _ in range(10)]
+        assert all(holds(here.service.tokens, token) for token in issued * 2)
+        assert len(here.service.tokens) == 3
+
+
+async def test_a_text_that_is_no_token_is_not_remembered():
+    async with office() as here:
+        assert refused(here.service.tokens, "no token")
+        assert len(here.service.tokens) == 0
+
+
+def claimed(client: Client, clock: ManualClock, **changes: Any) -> bytes:
+    now = clock() // 1000
+    claims = Claims(HERE, client.id, client.id, [HERE], "default", now, now + 300, "j", 1)
+    return msgspec.json.encode({**msgspec.to_builtins(claims), **changes})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"client_id": "nobody"}, {"ver": 2}, {"ver": "1"}, {"scope": "other"}, {"aud": []}, {"aud": HERE}, {"exp": "soon"},
+     {"exp": 0}, {"exp": None}, {"exp": 1.5}, {"client_id": None}],
+)  # fmt: skip
+async def test_claims_that_do_not_hold_are_refused_though_the_signature_does(changes):
+    async with office() as here:
+        made = await here.client()
+        sign = here.service.keys.current.sign
+        assert holds(here.service.tokens, sign(claimed(made.client, here.clock), "at+jwt"))
+        assert refused(here.service.tokens, sign(claimed(made.client, here.clock, **changes), "at+jwt"))
+
+
+@pytest.mark.parametrize("payload", [b"", b"{}", b"[]", b"null", b"\xff", b'{"exp":1}'])
+async def test_a_signed_payload_without_our_claims_is_refused(payload):
+    async with office() as here:
+        assert refused(here.service.tokens, here.service.keys.current.sign(payload, "at+jwt"))
+
+
+async def test_every_changed_character_of_a_token_is_refused():
+    async with office() as here:
+        token = await here.token(await here.client())
+        for place in range(len(token)):
+            for letter in "Az9-_.":
+                changed = token[:place] + letter + token[place + 1 :]
+                assert changed == token or refused(here.service.tokens, changed)
