@@ -27,18 +27,21 @@ def step(name: str | int) -> str:
 class Faults:
     """The faults of one request, in the order in which they were found; at most so many are told."""
 
-    __slots__ = ("_most", "_untold", "details")
+    __slots__ = ("_most", "_untold", "codes", "details")
 
     def __init__(self, most: int) -> None:
         self.details: list[Detail] = []
+        self.codes: set[Code] = set()  #: what kinds of faults there are, where that was said
         self._most = most
         self._untold = 0
 
     def __bool__(self) -> bool:
         return bool(self.details)
 
-    def add(self, pointer: str, text: str) -> None:
+    def add(self, pointer: str, text: str, code: Code | None = None) -> None:
         """A fault at that place."""
+        if code is not None:
+            self.codes.add(code)
         if len(self.details) < self._most:
             self.details.append(Detail(pointer, text))
         else:
