@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from proxy.errors import Code, Detail, VaultError
+from proxy.model.faults import step
 from proxy.model.schema import Field, FieldType, Schema, Storage
 
 #: What a schema or a field may be called.
@@ -59,11 +60,6 @@ def write_definition(schema: Schema) -> dict[str, Any]:
     return {"fields": {field.name: _written(field) for field in schema.fields}}
 
 
-def pointed(name: str) -> str:
-    """A member name as a part of a JSON Pointer (RFC 6901, section 3)."""
-    return name.replace("~", "~0").replace("/", "~1")
-
-
 def _written(field: Field) -> dict[str, Any]:
     written: dict[str, Any] = {
         "type": str(field.type),
@@ -95,7 +91,7 @@ class _Reading:
             return []
         for member in raw:
             if member != "fields":
-                self.fault(f"/{pointed(str(member))}", "A definition has no such member, only fields.")
+                self.fault(step(str(member)), "A definition has no such member, only fields.")
         fields = raw.get("fields")
         if not isinstance(fields, Mapping):
             self.fault("/fields", "An object is needed here: the definition of each field by its name.")
@@ -114,10 +110,10 @@ class _Reading:
         if not found:
             self.fault("/fields", "A schema has exactly one field of the type primary_key, and this one has none.")
         for name in found[1:]:
-            self.fault(f"/fields/{pointed(name)}/type", "There is a primary key already: a schema has exactly one.")
+            self.fault(f"/fields{step(name)}/type", "There is a primary key already: a schema has exactly one.")
 
     def field(self, name: str, raw: Any) -> Field | None:
-        at, before = f"/fields/{pointed(name)}", len(self.details)
+        at, before = f"/fields{step(name)}", len(self.details)
         if not NAME.fullmatch(name):
             self.fault(at, f"This cannot be the name of a field. {_NAMING}")
         elif name in RESERVED:
@@ -127,9 +123,7 @@ class _Reading:
             return None
         for member in raw:
             if member not in _MEMBERS:
-                self.fault(
-                    f"{at}/{pointed(str(member))}", f"A field has no such member: there are {', '.join(_MEMBERS)}."
-                )
+                self.fault(at + step(str(member)), f"A field has no such member: there are {', '.join(_MEMBERS)}.")
         kind = self.type(at, raw)
         storage = self.storage(at, raw, kind)
         required = self.flag(at, raw, "required", default=kind is FieldType.PRIMARY_KEY)

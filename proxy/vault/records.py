@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from proxy.errors import Code, VaultError
+from proxy.model.conversion import conformed
 from proxy.model.record import Action, Fields, Record
 from proxy.model.schema import Field, FieldType, Schema, Storage
 from proxy.storage.cells import spelled_exactly
@@ -166,7 +167,7 @@ class Records:
         if not is_document(plain):
             return Record(past.rid, key, _texts(plain), past.version, created_at, past.at)
         document = unpack(plain)
-        fields = self._typed(document.fields)
+        fields = conformed(self.schema, document.fields)
         if self.primary is not None:
             key = self._key_of(fields)
         return Record(past.rid, key, fields, past.version, created_at, past.at, None, document.action, document.by)

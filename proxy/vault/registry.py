@@ -86,17 +86,13 @@ async def place(store: Store, environment: str, schema: Schema, present: Sequenc
     return Placed(result, tuple(own))
 
 
-async def forget(store: Store, environment: str, schema: str) -> str | None:
-    """Take a schema out of the registry; the name of its table, which has to be dropped, or ``None`` if it had none."""
+async def forget(store: Store, environment: str, table: str) -> None:
+    """Take the schema that has this table out of the registry. Gone already: no effect."""
     stored = await store.note(_note(environment))
-    if stored is None:
-        return None
-    registry = _decode(stored)
-    if schema not in registry.schemas:
-        return None
-    left = {name: known for name, known in registry.schemas.items() if name != schema}
-    await store.put_note(_note(environment), _encode(_Registry(left, registry.named)), stored)
-    return registry.schemas[schema].table
+    registry = _decode(stored) if stored is not None else _Registry({})
+    left = {name: known for name, known in registry.schemas.items() if known.table != table}
+    if len(left) < len(registry.schemas):
+        await store.put_note(_note(environment), _encode(_Registry(left, registry.named)), stored)
 
 
 def _note(environment: str) -> str:
