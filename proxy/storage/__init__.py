@@ -7,11 +7,15 @@ columns that a schema declares ``indexed``. It holds no key and knows no field's
 What it may touch: its own files or connection. It is the only room that imports a database driver, and it answers
 with ``VaultError`` and ``Conflict`` alone.
 
-- ``base`` is the port, ``hooks`` what an engine tells of itself, ``cells`` and ``names`` what all engines share.
-- ``memory`` is the reference: every verb as plainly as it can be said. Tests use it and compare the others with it.
+- ``base`` is the port; ``rows``, ``changes`` and ``query`` are what goes through it; ``hooks`` what an engine tells of itself;
+  ``cells``, ``names`` and ``asked`` what all engines share.
+- ``memory`` (with ``memory_table``, ``memory_query``) is the reference: every verb as plainly as it can be said. Tests use it
+  and compare the others with it.
 - ``sqlite`` is the embedded engine. A commit is accepted by ``sqlite_writer`` (group commit: flushed by one thread), grouped
-  by ``sqlite_segment`` and made durable by ``sqlite_apply``; all SQL stands in ``sqlite_sql``, tables come online
-  through ``sqlite_ddl``, ``sqlite_file`` owns and checks the file, ``sqlite_errors`` translates the driver's errors.
+  by ``sqlite_segment`` and made durable by ``sqlite_apply``; the SQL of rows stands in ``sqlite_sql``, that of what is beside
+  them in ``sqlite_beside``. Long questions are made of ``sqlite_where`` by ``sqlite_query`` and answered on the threads
+  of ``sqlite_readers``. Tables come online through ``sqlite_ddl``, ``sqlite_file`` owns and checks the file,
+  ``sqlite_errors`` translates the driver's errors.
 - ``migrations`` bring an older file to this program's format.
 
 A further engine is a file here and a line in ``ENGINES``; the conformance suite then runs over it.

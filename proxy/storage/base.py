@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from proxy.storage.changes import Change
-from proxy.storage.rows import Layout, Row, Staged
+from proxy.storage.query import Group, Grouping, Page, Select
+from proxy.storage.rows import File, Layout, Past, Reply, Row, Staged
 
 
 class Store(Protocol):
@@ -49,6 +50,39 @@ class Store(Protocol):
 
     async def count(self, table: str) -> tuple[int, int, int]:
         """(rows, of them PENDING, staged changes); may be a cheap, slightly old answer."""
+
+    async def select(self, table: str, query: Select) -> Page:
+        """The live rows that hold, in order. May take long; the event loop goes on meanwhile."""
+
+    async def aggregate(self, table: str, query: Grouping) -> list[Group]:
+        """Exact figures over groups of live rows. May take long; the event loop goes on meanwhile."""
+
+    async def scan(self, table: str, after: int, limit: int) -> list[Row]:
+        """Rows of any state with a larger id than ``after``, ascending; at most ``limit``."""
+
+    async def past(self, table: str, key: bytes, limit: int, offset: int) -> tuple[list[Past], int]:
+        """Past versions under a key, newest first (by ``at``, then version); and how many there are in all."""
+
+    async def files(self, table: str, rids: Sequence[int]) -> dict[int, tuple[File, ...]]:
+        """The files of these rows, oldest first (by ``created_at``, then id); rows without any are left out."""
+
+    async def file_scan(self, table: str, after: bytes, limit: int) -> list[File]:
+        """Files with a larger id than ``after``, ascending; at most ``limit``."""
+
+    async def reply(self, table: str, key: bytes, now: int) -> Reply | None:
+        """What was answered under that key, unless it has expired."""
+
+    async def prune(self, table: str, before: int, now: int, limit: int) -> int:
+        """Remove past versions made before ``before`` and replies expired at ``now``, at most ``limit`` of each; how many in all."""
+
+    async def doomed(self, limit: int) -> list[str]:
+        """Objects that no row names any more and that are still to be removed, oldest first."""
+
+    async def absolve(self, objects: Sequence[str]) -> None:
+        """Forget doomed objects that have been removed."""
+
+    async def drop(self, table: str) -> None:
+        """Remove a table with everything in it; the objects of its files are doomed. Gone already: no effect."""
 
     async def note(self, name: str) -> bytes | None:
         """A named note of the store itself (wrapped keyset, schema registry), or ``None``."""

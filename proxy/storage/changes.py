@@ -90,7 +90,10 @@ class Remove(NamedTuple):
 
 
 class Keep(NamedTuple):
-    """Copy the present version of a row that has a key among its past ones; comes before what replaces or removes it. Else no effect."""
+    """Copy the present version of a row that has a key among its past ones; comes before what replaces or removes it.
+
+    No effect where there is no such row, or the version is among them already.
+    """
 
     rid: int
 

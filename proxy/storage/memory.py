@@ -1,174 +1,24 @@
 """The reference engine: the storage port as plainly as it can be said. Nothing lasts, nothing is fast.
 
-What this file does is what every other engine has to do; the conformance suite and the property tests compare them.
-A commit works on a copy of the table and takes its place only when nothing stood against it.
+What these files do is what every other engine has to do; the conformance suite and the property tests compare them.
+A commit works on a copy of the table (``memory_table``) and takes its place only when nothing stood against it.
+Questions look at every row (``memory_query``).
 """
 
 import asyncio
 from collections.abc import Sequence
-from functools import singledispatchmethod
 from time import perf_counter
 
-from proxy.errors import Code, VaultError
-from proxy.storage.cells import Cells
-from proxy.storage.changes import (
-    Accept,
-    Bind,
-    Change,
-    Conflict,
-    Doubt,
-    Insert,
-    Reindex,
-    Release,
-    Remove,
-    Replace,
-    Stage,
-    Unstage,
-)
+from proxy.storage import memory_query
+from proxy.storage.changes import Change
 from proxy.storage.hooks import Hooks
+from proxy.storage.memory_table import Table
 from proxy.storage.names import changed_meanwhile, check_names, closed, unknown
-from proxy.storage.rows import Cell, Layout, Row, Staged, State
+from proxy.storage.query import Group, Grouping, Page, Select
+from proxy.storage.rows import File, Layout, Past, Reply, Row, Staged, State
 
 #: A token hash answers at most this many records (``Store.by_tokens``).
 _TOKEN_RIDS = 32
-
-
-class _Table:
-    """One table; every value in its dictionaries is immutable, so that a copy of them is a snapshot."""
-
-    def __init__(self, layout: Layout) -> None:
-        self.layout = layout
-        self.types = {column.name: column.type for column in layout.columns}
-        self.rows: dict[int, Row] = {}
-        self.cells: dict[int, dict[str, Cell]] = {}
-        self.staged: dict[int, Staged] = {}
-        self.tokens: dict[bytes, frozenset[int]] = {}
-
-    def copy(self) -> "_Table":
-        other = _Table(self.layout)
-        other.types = self.types
-        other.rows, other.cells = dict(self.rows), dict(self.cells)
-        other.staged, other.tokens = dict(self.staged), dict(self.tokens)
-        return other
-
-    def relay(self, layout: Layout) -> None:
-        """Take another layout; columns that it does not name keep what they hold."""
-        for column in layout.columns:
-            if self.types.setdefault(column.name, column.type) is not column.type:
-                raise VaultError(
-                    Code.BAD_STORE,
-                    f"Column {column.name} of the vault's table {layout.table} holds another type than {column.type}.",
-                )
-        self.layout = layout
-
-    def row(self, rid: int) -> Row:
-        """The row as the port shows it: cells in the order of the layout, staged changes counted."""
-        columns = self.layout.columns
-        cells = Cells(columns).read(tuple(self.cells[rid].get(column.name) for column in columns))
-        waiting = sum(staged.rid == rid for staged in self.staged.values())
-        return self.rows[rid]._replace(cells=cells, staged=waiting)
-
-    def keep(self, row: Row) -> None:
-        names = [column.name for column in self.layout.columns]
-        stored = Cells(self.layout.columns).stored(row.cells)
-        self.rows[row.rid] = row._replace(cells=(), staged=0)
-        self.cells[row.rid] = dict(zip(names, stored, strict=True))
-
-    def index(self, rid: int, shared: tuple[bytes, ...], unique: tuple[bytes, ...], change: Change) -> None:
-        taken = tuple(token for token in dict.fromkeys(unique) if token in self.tokens)
-        if taken:
-            raise Conflict(change, taken)
-        for token in (*shared, *unique):
-            self.tokens[token] = self.tokens.get(token, frozenset()) | {rid}
-
-    def unindex(self, rid: int, tokens: Sequence[bytes]) -> None:
-        for token in tokens:
-            left = self.tokens.get(token, frozenset()) - {rid}
-            if left:
-                self.tokens[token] = left
-            else:
-                self.tokens.pop(token, None)
-
-    def holder(self, key: bytes) -> int | None:
-        return next((rid for rid, row in self.rows.items() if row.key == key), None)
-
-    @singledispatchmethod
-    def apply(self, change: Change) -> None:
-        raise TypeError(f"{type(change).__name__} is not a change")
-
-    @apply.register
-    def _(self, change: Insert) -> None:
-        row = change.row
-        if row.rid in self.rows or (row.key is not None and self.holder(row.key) is not None):
-            raise Conflict(change)
-        self.keep(row)
-        self.index(row.rid, change.hashes, change.unique, change)
-
-    @apply.register
-    def _(self, change: Release) -> None:
-        rid = self.holder(change.key)
-        if rid is not None and rid != change.rid:
-            self.rows[rid] = self.rows[rid]._replace(
-                key=None, key_sealed=None, state=State.PENDING, updated_at=change.at
-            )
-
-    @apply.register
-    def _(self, change: Accept) -> None:
-        row = self.rows.get(change.rid)
-        if row is not None and row.state is State.PENDING:
-            self.rows[change.rid] = row._replace(state=State.LIVE, updated_at=change.at)
-
-    @apply.register
-    def _(self, change: Bind) -> None:
-        row = self.rows.get(change.rid)
-        if row is None or row.key not in {None, change.key}:
-            raise Conflict(change)
-        if self.holder(change.key) not in {None, change.rid}:
-            raise Conflict(change)
-        self.rows[change.rid] = row._replace(
-            key=change.key, key_sealed=change.key_sealed, state=State.LIVE, updated_at=change.at
-        )
-
-    @apply.register
-    def _(self, change: Replace) -> None:
-        before = self.rows.get(change.row.rid)
-        if before is None or before.version != change.expected:
-            raise Conflict(change)
-        self.keep(change.row._replace(key=before.key, key_sealed=before.key_sealed, state=before.state))
-
-    @apply.register
-    def _(self, change: Stage) -> None:
-        if change.staged.rid not in self.rows or change.staged.sid in self.staged:
-            raise Conflict(change)
-        self.staged[change.staged.sid] = change.staged
-        self.index(change.staged.rid, change.hashes, change.unique, change)
-
-    @apply.register
-    def _(self, change: Unstage) -> None:
-        if self._beside(change.rid, change.sid):
-            del self.staged[change.sid]
-
-    @apply.register
-    def _(self, change: Doubt) -> None:
-        if self._beside(change.rid, change.sid):
-            staged = self.staged[change.sid]
-            self.staged[change.sid] = staged._replace(doubt=change.at, answered=change.answered)
-
-    @apply.register
-    def _(self, change: Reindex) -> None:
-        if change.rid in self.rows:
-            self.unindex(change.rid, change.drop)
-            self.index(change.rid, change.add, (), change)
-
-    @apply.register
-    def _(self, change: Remove) -> None:
-        if self.rows.pop(change.rid, None) is not None:
-            del self.cells[change.rid]
-            self.staged = {sid: staged for sid, staged in self.staged.items() if staged.rid != change.rid}
-            self.unindex(change.rid, list(self.tokens))
-
-    def _beside(self, rid: int, sid: int) -> bool:
-        return sid in self.staged and self.staged[sid].rid == rid
 
 
 class MemoryStore:
@@ -176,8 +26,9 @@ class MemoryStore:
 
     def __init__(self, hooks: Hooks | None = None) -> None:
         self._hooks = hooks or Hooks()
-        self._tables: dict[str, _Table] = {}
+        self._tables: dict[str, Table] = {}
         self._notes: dict[str, bytes] = {}
+        self._doomed: dict[str, None] = {}  # in the order in which they were let go
         self._closed = False
 
     async def close(self) -> None:
@@ -186,7 +37,7 @@ class MemoryStore:
     async def ensure(self, layout: Layout) -> None:
         self._refuse_closed()
         check_names(layout)
-        self._tables.setdefault(layout.table, _Table(layout)).relay(layout)
+        self._tables.setdefault(layout.table, Table(layout)).relay(layout)
 
     async def commit(self, table: str, changes: Sequence[Change]) -> None:
         since = perf_counter()
@@ -194,6 +45,7 @@ class MemoryStore:
         for change in changes:
             work.apply(change)
         self._tables[table] = work
+        self._doomed.update(dict.fromkeys(work.doomed))
         await asyncio.sleep(0)  # as every engine does: others run before a commit returns
         self._hooks.on_batch(1, perf_counter() - since)
 
@@ -233,6 +85,59 @@ class MemoryStore:
         pending = sum(row.state is State.PENDING for row in held.rows.values())
         return len(held.rows), pending, len(held.staged)
 
+    async def select(self, table: str, query: Select) -> Page:
+        return memory_query.select(self._table(table), query)
+
+    async def aggregate(self, table: str, query: Grouping) -> list[Group]:
+        return memory_query.aggregate(self._table(table), query)
+
+    async def scan(self, table: str, after: int, limit: int) -> list[Row]:
+        held = self._table(table)
+        return [held.row(rid) for rid in sorted(rid for rid in held.rows if rid > after)[:limit]]
+
+    async def past(self, table: str, key: bytes, limit: int, offset: int) -> tuple[list[Past], int]:
+        found = [past for past in self._table(table).past.values() if past.key == key]
+        found.sort(key=lambda past: (past.at, past.version, past.rid), reverse=True)
+        return found[offset : offset + limit], len(found)
+
+    async def files(self, table: str, rids: Sequence[int]) -> dict[int, tuple[File, ...]]:
+        held = self._table(table)
+        return {rid: tuple(files) for rid in rids if (files := held.files_of(rid))}
+
+    async def file_scan(self, table: str, after: bytes, limit: int) -> list[File]:
+        files = self._table(table).files
+        return [files[name] for name in sorted(name for name in files if name > after)[:limit]]
+
+    async def reply(self, table: str, key: bytes, now: int) -> Reply | None:
+        reply = self._table(table).replies.get(key)
+        return reply if reply is not None and reply.expires_at > now else None
+
+    async def prune(self, table: str, before: int, now: int, limit: int) -> int:
+        held = self._table(table)
+        old = sorted((past.at, place) for place, past in held.past.items() if past.at < before)[:limit]
+        due = sorted((reply.expires_at, key) for key, reply in held.replies.items() if reply.expires_at <= now)[:limit]
+        for _, place in old:
+            del held.past[place]
+        for _, key in due:
+            del held.replies[key]
+        return len(old) + len(due)
+
+    async def doomed(self, limit: int) -> list[str]:
+        self._refuse_closed()
+        return list(self._doomed)[:limit]
+
+    async def absolve(self, objects: Sequence[str]) -> None:
+        self._refuse_closed()
+        for name in objects:
+            self._doomed.pop(name, None)
+
+    async def drop(self, table: str) -> None:
+        self._refuse_closed()
+        check_names(Layout(table, ()))
+        gone = self._tables.pop(table, None)
+        if gone is not None:
+            self._doomed.update(dict.fromkeys(gone.files[name].object for name in sorted(gone.files)))
+
     async def note(self, name: str) -> bytes | None:
         self._refuse_closed()
         return self._notes.get(name)
@@ -243,7 +148,7 @@ class MemoryStore:
             raise changed_meanwhile(name)
         self._notes[name] = content
 
-    def _table(self, table: str) -> _Table:
+    def _table(self, table: str) -> Table:
         self._refuse_closed()
         if table not in self._tables:
             raise unknown(table)

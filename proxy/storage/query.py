@@ -113,7 +113,7 @@ class Metric(NamedTuple):
 
 
 class Grouping(NamedTuple):
-    """A page of groups, ascending by their keys. ``after``: the keys of the last group of the page before."""
+    """A page of groups, ascending by their keys. ``after``: the keys of the last group of the page before, as it told them."""
 
     where: Where
     now: int
@@ -124,7 +124,7 @@ class Grouping(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Keys and figures of a group, exact: integers; those of decimal columns count ten-thousandths (``cells.PLACES``).
+    """Keys and figures of a group, exact; those of decimal columns are integers that count ten-thousandths (``cells.PLACES``).
 
     ``None`` where no row has a value (and 0 for ``COUNT``, ``SUM``). ``rid`` is the oldest row of the group. Without keys there is
     always one group, and its ``rid`` is 0 if it is empty.

@@ -85,7 +85,10 @@ class Past(NamedTuple):
 
 
 class File(NamedTuple):
-    """An attachment of a row: what is known of it, sealed, and the name of the object that holds its content."""
+    """An attachment of a row: what is known of it, sealed, and the name of the object that holds its content.
+
+    An object never has two files and never comes back once it is let go: its name is drawn anew for each content.
+    """
 
     file_id: bytes  #: 16 random bytes, unique in the table
     rid: int

@@ -1,8 +1,8 @@
-"""The embedded engine: one SQLite file, one thread that writes, reads straight on the event loop.
+"""The embedded engine: one SQLite file, one thread that writes, short reads straight on the event loop.
 
 A point read takes some microseconds; handing it to another thread would cost ten times that. So reads run inline on
 a connection of their own that cannot write, and each one ends before it returns: it sees every commit that has
-returned, and never keeps the log from being moved.
+returned, and never keeps the log from being moved. Questions that may take long go to ``sqlite_readers``.
 """
 
 import sqlite3
@@ -12,17 +12,25 @@ from sqlite3 import Connection
 from typing import Any, TypeVar
 
 from proxy.errors import Code, VaultError
+from proxy.storage import sqlite_beside, sqlite_query
 from proxy.storage.changes import Change
 from proxy.storage.hooks import Hooks
 from proxy.storage.names import changed_meanwhile, check_names, closed, unknown
-from proxy.storage.rows import Layout, Row, Staged
-from proxy.storage.sqlite_ddl import is_complete, make, statements
+from proxy.storage.query import Group, Grouping, Page, Select
+from proxy.storage.rows import File, Layout, Past, Reply, Row, Staged
+from proxy.storage.sqlite_beside import Used
+from proxy.storage.sqlite_ddl import drop, empty, is_complete, make, statements
 from proxy.storage.sqlite_errors import translated
 from proxy.storage.sqlite_file import DatabaseFile
+from proxy.storage.sqlite_readers import Readers
 from proxy.storage.sqlite_sql import TOKEN_RIDS, Listed, Statements, read_staged
+from proxy.storage.sqlite_where import prepare
 from proxy.storage.sqlite_writer import Writer
 
 T = TypeVar("T")
+
+#: Rows of each table that one transaction of ``drop`` removes, so that commits to other tables need not wait long.
+_DROPPED = 2000
 
 _NOTE = "SELECT content FROM notes WHERE name = ?"
 
@@ -36,7 +44,9 @@ class SqliteStore:
     def __init__(self, file: DatabaseFile, writer: Writer) -> None:
         self._file = file
         self._writer = writer
+        self._readers = Readers(lambda: prepare(file.connect_reader()))
         self._reader: Connection | None = None
+        self._used: dict[str, Used] = {}
         self._tables: dict[str, Statements] = {}
         self._closed = False
 
@@ -45,6 +55,7 @@ class SqliteStore:
         if not self._closed:
             self._closed = True
             self._forget_reader()
+        await self._readers.close()
         await self._writer.close()
         self._file.release()
 
@@ -52,7 +63,9 @@ class SqliteStore:
         check_names(layout)
         if not self._asked(lambda reader: is_complete(reader, layout)):
             await self._writer.call(lambda connection: make(connection, layout))
-        self._tables[layout.table] = self._asked(lambda reader: statements(reader, layout))
+        used = self._used.get(layout.table)  # of the same table, and told of writes that are under way
+        sql = self._asked(lambda reader: statements(reader, layout, used))
+        self._tables[layout.table], self._used[layout.table] = sql, sql.used
 
     async def commit(self, table: str, changes: Sequence[Change]) -> None:
         sql = self._statements(table)
@@ -102,6 +115,66 @@ class SqliteStore:
         rows, pending, staged = self._fetch(self._statements(table).count, ())[0]
         return rows, pending, staged
 
+    async def select(self, table: str, query: Select) -> Page:
+        sql = self._statements(table)
+        sql.asked.order(query.order)
+        query = query._replace(where=sql.asked.where(query.where))
+        if sqlite_query.is_short(query):
+            return self._asked(lambda reader: sqlite_query.select(reader, sql, query))
+        return await self._readers.ask(lambda reader: sqlite_query.select(reader, sql, query))
+
+    async def aggregate(self, table: str, query: Grouping) -> list[Group]:
+        sql = self._statements(table)
+        sql.asked.grouping(query)
+        query = query._replace(where=sql.asked.where(query.where))
+        return await self._readers.ask(lambda reader: sqlite_query.aggregate(reader, sql, query))
+
+    async def scan(self, table: str, after: int, limit: int) -> list[Row]:
+        sql = self._statements(table)
+        return await self._readers.ask(lambda reader: sqlite_query.scan(reader, sql, after, limit))
+
+    async def past(self, table: str, key: bytes, limit: int, offset: int) -> tuple[list[Past], int]:
+        beside = self._statements(table).beside
+        found = [sqlite_beside.read_past(raw) for raw in self._fetch(beside.past, (key, limit, offset))]
+        return found, self._fetch(beside.pasts, (key,))[0][0]
+
+    async def files(self, table: str, rids: Sequence[int]) -> dict[int, tuple[File, ...]]:
+        sql = self._statements(table)
+        found: dict[int, tuple[File, ...]] = {}
+        for raw in self._listed(sql.files, rids) if sql.used.files else ():
+            file = sqlite_beside.read_file(raw)
+            found[file.rid] = (*found.get(file.rid, ()), file)
+        return found
+
+    async def file_scan(self, table: str, after: bytes, limit: int) -> list[File]:
+        raws = self._fetch(self._statements(table).beside.file_scan, (after, limit))
+        return [sqlite_beside.read_file(raw) for raw in raws]
+
+    async def reply(self, table: str, key: bytes, now: int) -> Reply | None:
+        found = self._fetch(self._statements(table).beside.reply, (key, now))
+        return sqlite_beside.read_reply(found[0]) if found else None
+
+    async def prune(self, table: str, before: int, now: int, limit: int) -> int:
+        beside = self._statements(table).beside
+        removed: int = await self._writer.call(lambda connection: beside.prune(connection, before, now, limit))
+        return removed
+
+    async def doomed(self, limit: int) -> list[str]:
+        return [name for (name,) in self._fetch(sqlite_beside.DOOMED, (limit,))]
+
+    async def absolve(self, objects: Sequence[str]) -> None:
+        self._refuse_closed()
+        names = [(name,) for name in objects]
+        await self._writer.call(lambda connection: connection.executemany(sqlite_beside.ABSOLVE, names).rowcount)
+
+    async def drop(self, table: str) -> None:
+        self._refuse_closed()
+        check_names(Layout(table, ()))
+        self._tables.pop(table, None)
+        while await self._writer.call(lambda connection: empty(connection, table, _DROPPED)):
+            pass
+        await self._writer.call(lambda connection: drop(connection, table))
+
     async def note(self, name: str) -> bytes | None:
         found = self._fetch(_NOTE, (name,))
         return found[0][0] if found else None
@@ -147,7 +220,7 @@ class SqliteStore:
     def _open_reader(self) -> Connection:
         self._refuse_closed()
         try:
-            self._reader = self._file.connect_reader()
+            self._reader = prepare(self._file.connect_reader())
         except sqlite3.Error as error:
             raise translated(error) from error
         return self._reader

@@ -4,7 +4,11 @@ from sqlite3 import Connection
 
 from proxy.errors import Code, VaultError
 from proxy.storage.rows import Layout
+from proxy.storage.sqlite_beside import Beside, Used
 from proxy.storage.sqlite_sql import DECLARED, Statements, add_column, create
+
+#: Prefix of every table of a schema, and what tells its rows apart.
+TABLES = {"r": "rid", "s": "sid", "t": "hash, rid", "h": "rowid", "f": "rowid", "i": "rowid"}
 
 
 def columns_of(connection: Connection, table: str) -> dict[str, str] | None:
@@ -40,8 +44,29 @@ def make(connection: Connection, layout: Layout) -> None:
                 connection.execute(statement)
 
 
-def statements(connection: Connection, layout: Layout) -> Statements:
-    """The statements of a layout whose table is complete."""
+def statements(connection: Connection, layout: Layout, used: Used | None = None) -> Statements:
+    """The statements of a layout whose table is complete. ``used`` is what earlier ones of the same table share."""
     named = {column.name for column in layout.columns}
     present = columns_of(connection, layout.table) or {}
-    return Statements(layout, [name for name in present if name not in named])
+    used = used or Beside(layout.table).used(connection)
+    return Statements(layout, [name for name in present if name not in named], used)
+
+
+def empty(connection: Connection, table: str, limit: int) -> int:
+    """Remove so many rows of each of the tables of a schema, objects doomed first; how many there were in all. 0: nothing is left."""
+    if columns_of(connection, table) is None:
+        return 0
+    connection.execute(Beside(table).doom_all)
+    removed = 0
+    for prefix, key in TABLES.items():
+        name = f"{prefix}_{table}"
+        few = f"DELETE FROM {name} WHERE ({key}) IN (SELECT {key} FROM {name} LIMIT ?)"  # noqa: S608 - checked name
+        removed += connection.execute(few, (limit,)).rowcount
+    return removed
+
+
+def drop(connection: Connection, table: str) -> None:
+    """Remove the tables of a schema; inside the caller's transaction. Gone already: no effect."""
+    for prefix in TABLES:
+        connection.execute(f"DROP TABLE IF EXISTS {prefix}_{table}")
+    connection.execute("DELETE FROM tables WHERE name = ?", (table,))

@@ -3,7 +3,7 @@
 A segment collects changes and runs each statement once for all of them, in a fixed order of kinds. That gives the
 same result as one after the other as long as no two changes that touch each other come in the reverse of that order.
 ``add`` refuses such a change; the caller then runs the segment and begins a new one. What two changes can have in
-common: a row, a record key, a token hash. Where a segment is too careful (a hash that one change frees and the next
+common: a row, a record key, a token hash, a past version, a file, a reply. Where a segment is too careful (a hash that one change frees and the next
 one takes), it reports a conflict that is none; the caller decides every conflict again, one change at a time.
 """
 
@@ -11,11 +11,29 @@ from collections.abc import Callable
 from sqlite3 import Connection, Cursor
 from typing import Any, ClassVar
 
-from proxy.storage.changes import Accept, Bind, Change, Doubt, Insert, Reindex, Release, Remove, Replace, Stage, Unstage
+from proxy.storage.changes import (
+    Accept,
+    Amend,
+    Attach,
+    Bind,
+    Change,
+    Detach,
+    Doubt,
+    Inscribe,
+    Insert,
+    Keep,
+    Reindex,
+    Release,
+    Remember,
+    Remove,
+    Replace,
+    Stage,
+    Unstage,
+)
 from proxy.storage.sqlite_sql import Statements
 
 # The order in which a segment runs. Plain integers: members of an enumeration compare ten times slower.
-_INSERT, _STAGE, _RELEASE, _BIND, _REPLACE, _DOUBT, _UNSTAGE, _REINDEX, _REMOVE = range(9)
+_INSERT, _STAGE, _RELEASE, _BIND, _KEEP, _INSCRIBE, _REPLACE, _DOUBT, _UNSTAGE, _REINDEX, _FILE, _REMOVE = range(12)
 
 
 class Unmet(Exception):
@@ -30,8 +48,9 @@ class Segment:
     """Changes of one table that wait to run together; ``alone``: only one, whose conflict is to say what is taken."""
 
     __slots__ = (
-        "_accepts", "_adds", "_alone", "_binds", "_claims", "_doubts", "_drops", "_indexed", "_inserts", "_releases",
-        "_removes", "_replaces", "_seen", "_shares", "_sql", "_stages", "_unstages",
+        "_accepts", "_adds", "_alone", "_binds", "_claims", "_doubts", "_drops", "_files", "_forgets", "_indexed",
+        "_inscribes", "_inserts", "_keeps", "_releases", "_removes", "_replaces", "_replies", "_seen", "_shares", "_sql",
+        "_stages", "_unstages",
     )  # fmt: skip
 
     def __init__(self, sql: Statements, *, alone: bool = False) -> None:
@@ -46,12 +65,17 @@ class Segment:
         self._releases: list[tuple[Any, ...]] = []
         self._accepts: list[tuple[int, int]] = []
         self._binds: list[tuple[Any, ...]] = []
+        self._keeps: list[tuple[int]] = []
+        self._inscribes: list[tuple[Any, ...]] = []
         self._replaces: list[tuple[Any, ...]] = []
         self._doubts: list[tuple[Any, ...]] = []
         self._unstages: list[tuple[int, int]] = []
         self._drops: list[tuple[bytes, int]] = []
         self._adds: list[tuple[bytes, int]] = []
+        self._files: list[Attach | Amend | Detach] = []
+        self._replies: list[tuple[Any, ...]] = []
         self._removes: list[tuple[int]] = []
+        self._forgets: list[tuple[int]] = []  # of them, those whose past goes too
 
     def add(self, change: Change) -> bool:
         """Take the change in, or answer ``False`` when the segment has to run first."""
@@ -64,20 +88,15 @@ class Segment:
         a part of the segment and must be rolled back.
         """
         many, sql = connection.executemany, self._sql
-        if self._inserts:
-            many(sql.insert, self._inserts)
-        if self._stages:
-            _each(many(sql.stage, self._stages), self._stages)
-        if self._shares:
-            many(sql.add_shared, self._shares)
-        if self._claims:
-            self._claim(connection)
+        self._write_new(connection)
         if self._releases and self._held(connection):
             many(sql.release, self._releases)
         if self._accepts:
             many(sql.accept, self._accepts)
         if self._binds:
             _each(many(sql.bind, self._binds), self._binds)
+        if self._keeps or self._inscribes:
+            self._write_past(connection)
         if self._replaces:
             _each(many(sql.replace, self._replaces), self._replaces)
         for text, moves in (
@@ -88,7 +107,20 @@ class Segment:
         ):
             if moves:
                 many(text, moves)
+        if self._files or self._replies:
+            self._write_beside(connection)
         return len(self._inserts) - (self._remove(connection) if self._removes else 0)
+
+    def _write_new(self, connection: Connection) -> None:
+        many, sql = connection.executemany, self._sql
+        if self._inserts:
+            many(sql.insert, self._inserts)
+        if self._stages:
+            _each(many(sql.stage, self._stages), self._stages)
+        if self._shares:
+            many(sql.add_shared, self._shares)
+        if self._claims:
+            self._claim(connection)
 
     def _claim(self, connection: Connection) -> None:
         for text, values in self._sql.taken.runs([claim[0] for claim in self._claims] if self._alone else ()):
@@ -102,7 +134,29 @@ class Segment:
         keys = [key for _, key, _ in self._releases]
         return any(connection.execute(text, values).fetchall() for text, values in self._sql.holders.runs(keys))
 
+    def _write_past(self, connection: Connection) -> None:
+        beside = self._sql.beside
+        self._sql.used.past = True
+        connection.executemany(beside.keep, self._keeps)
+        connection.executemany(beside.inscribe, self._inscribes)
+
+    def _write_beside(self, connection: Connection) -> None:
+        beside = self._sql.beside
+        if self._files:
+            self._sql.used.files = True
+        for change in self._files:  # one may free the name that the next one takes
+            if not beside.file(connection, change):
+                raise Unmet
+        if self._replies:
+            _each(connection.executemany(beside.remember, self._replies), self._replies)
+
     def _remove(self, connection: Connection) -> int:
+        beside, used = self._sql.beside, self._sql.used
+        if used.past:
+            connection.executemany(beside.forget, self._forgets)
+        if used.files:
+            connection.executemany(beside.doom_of_row, self._removes)
+            connection.executemany(beside.remove_files, self._removes)
         connection.executemany(self._sql.remove_tokens, self._removes)
         connection.executemany(self._sql.remove_staged, self._removes)
         return connection.executemany(self._sql.remove, self._removes).rowcount
@@ -144,8 +198,8 @@ class Segment:
 
     def _release(self, change: Release) -> bool:
         key, rid, at = change
-        # Whose key it takes is not known here, and both write when that row was updated.
-        if self._replaces or self._accepts or self._comes_late(key, _RELEASE):
+        # Whose key it takes is not known here, and all of them write or read when that row was updated.
+        if self._replaces or self._accepts or self._keeps or self._comes_late(key, _RELEASE):
             return False
         self._releases.append((at, key, rid))
         return True
@@ -197,9 +251,39 @@ class Segment:
         self._drops.extend((token, rid) for token in drop)
         return True
 
+    def _keep(self, change: Keep) -> bool:
+        if self._comes_late(change.rid, _KEEP):
+            return False
+        self._keeps.append((change.rid,))
+        return True
+
+    def _inscribe(self, change: Inscribe) -> bool:
+        if self._comes_late(change.past.rid, _INSCRIBE):
+            return False
+        self._inscribes.append(change.past)
+        return True
+
+    def _file(self, change: Attach | Amend | Detach) -> bool:
+        rids = [change.rid if isinstance(change, Detach) else change.file.rid]
+        if isinstance(change, Amend):
+            rids.append(change.holder)
+        if any(self._seen.get(rid, _INSERT) > _FILE for rid in rids):
+            return False
+        self._seen.update(dict.fromkeys(rids, _FILE))
+        self._files.append(change)
+        return True
+
+    def _remember(self, change: Remember) -> bool:
+        self._replies.append((*change.reply, change.now))
+        return True
+
     def _remove_row(self, change: Remove) -> bool:
-        self._seen[change.rid] = _REMOVE
-        self._removes.append((change.rid,))
+        rid, keep_past = change
+        if self._seen.get(rid) != _REMOVE:  # else it is gone by then, and its past is nobody's business any more
+            self._seen[rid] = _REMOVE
+            self._removes.append((rid,))
+            if not keep_past:
+                self._forgets.append((rid,))
         return True
 
     _adding: ClassVar[dict[type[Any], Callable[["Segment", Any], bool]]] = {
@@ -213,6 +297,12 @@ class Segment:
         Doubt: _doubt,
         Reindex: _reindex,
         Remove: _remove_row,
+        Keep: _keep,
+        Inscribe: _inscribe,
+        Attach: _file,
+        Amend: _file,
+        Detach: _file,
+        Remember: _remember,
     }
 
 

@@ -1,7 +1,7 @@
 """Every statement on the tables of one schema, in one place and made once.
 
-A schema has three tables: ``r_<table>`` holds the rows, ``s_<table>`` the staged changes, ``t_<table>`` the token
-index. The prefixes keep a layout's names apart from SQLite's and from the fixed columns (``x_<column>``).
+A schema has three tables that everybody uses: ``r_<table>`` holds the rows, ``s_<table>`` the staged changes,
+``t_<table>`` the token index; ``sqlite_beside`` has three more. The prefixes keep a layout's names apart from SQLite's and from the fixed columns (``x_<column>``).
 How many staged changes wait beside a row is asked when it is read, not kept: the index of a table that is nearly
 empty answers in a fraction of a microsecond, and a count that is not kept cannot drift or cost a rewrite.
 """
@@ -11,8 +11,11 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from proxy.storage.asked import Asked
 from proxy.storage.cells import Cells
 from proxy.storage.rows import Cell, Column, Layout, Row, Staged, StagedKind, State
+from proxy.storage.sqlite_beside import Beside, Used
+from proxy.storage.sqlite_beside import create as create_beside
 
 #: A token hash answers at most this many records (``Store.by_tokens``).
 TOKEN_RIDS = 32
@@ -54,9 +57,12 @@ class Listed:
 class Statements:
     """The statements on one layout. ``dropped`` are columns that the table has and the layout does not name."""
 
-    def __init__(self, layout: Layout, dropped: Sequence[str] = ()) -> None:
+    def __init__(self, layout: Layout, dropped: Sequence[str] = (), used: Used | None = None) -> None:
         self.layout = layout
         self.cells = Cells(layout.columns)
+        self.asked = Asked(layout)
+        self.beside = Beside(layout.table)
+        self.used = used or Used()
         self._writing(layout, dropped)
         self._staging(layout.table)
         self._indexing(layout.table)
@@ -114,6 +120,8 @@ class Statements:
         columns = ", ".join((_FIXED, waiting, *(f"x_{column.name}" for column in layout.columns)))
         select = f"SELECT {columns} FROM {rows} AS r WHERE"
         self.rows = Listed(f"{select} rid IN")
+        self.scan = f"{select} rid > ? ORDER BY rid LIMIT ?"
+        self.files = Listed(self.beside.files_head, "ORDER BY created_at, file_id")
         self.by_keys = Listed(f"{select} key IN", "AND state = 0")
         self.by_tokens = Listed(f"SELECT hash, rid FROM {tokens} WHERE hash IN", "ORDER BY hash, rid LIMIT <limit>")
         self.by_token = f"SELECT rid FROM {tokens} WHERE hash = ? ORDER BY rid LIMIT {TOKEN_RIDS}"
@@ -145,7 +153,7 @@ def read_staged(raw: tuple[Any, ...]) -> Staged:
 
 
 def create(layout: Layout) -> list[str]:
-    """The statements that make the three tables of a layout, without its columns."""
+    """The statements that make the tables of a layout, without its columns."""
     table = layout.table
     rows = (
         f"CREATE TABLE r_{table} (rid INTEGER PRIMARY KEY, key BLOB, key_sealed BLOB, state INTEGER NOT NULL,"
@@ -161,11 +169,14 @@ def create(layout: Layout) -> list[str]:
         f"CREATE UNIQUE INDEX ik_{table} ON r_{table} (key) WHERE key IS NOT NULL",
         f"CREATE INDEX ip_{table} ON r_{table} (updated_at) WHERE state = 1",
         f"CREATE INDEX ie_{table} ON r_{table} (expires_at) WHERE expires_at IS NOT NULL",
+        f"CREATE INDEX ic_{table} ON r_{table} (created_at)",
+        f"CREATE INDEX iu_{table} ON r_{table} (updated_at)",
         staged,
         f"CREATE INDEX is_{table} ON s_{table} (rid)",
         f"CREATE INDEX ia_{table} ON s_{table} (at)",
         f"CREATE TABLE t_{table} (hash BLOB, rid INTEGER, PRIMARY KEY (hash, rid)) WITHOUT ROWID",
         f"CREATE INDEX it_{table} ON t_{table} (rid)",
+        *create_beside(table),
         f"INSERT INTO tables (name, rows) VALUES ('{table}', 0)",
     ]
 

@@ -17,20 +17,38 @@ from proxy.storage import open_store
 from proxy.storage.base import Store
 from proxy.storage.changes import (
     Accept,
+    Amend,
+    Attach,
     Bind,
     Change,
     Conflict,
+    Detach,
     Doubt,
+    Inscribe,
     Insert,
+    Keep,
     Reindex,
     Release,
+    Remember,
     Remove,
     Replace,
     Stage,
     Unstage,
 )
 from proxy.storage.memory import MemoryStore
-from proxy.storage.rows import Cell, Column, ColumnType, Layout, Row, Staged, StagedKind, State
+from proxy.storage.rows import (
+    Cell,
+    Column,
+    ColumnType,
+    File,
+    Layout,
+    Past,
+    Reply,
+    Row,
+    Staged,
+    StagedKind,
+    State,
+)
 from tests.support.groups import Pair
 from tests.support.rows import LAYOUT as WIDE
 from tests.support.rows import h
@@ -70,6 +88,12 @@ staged = st.builds(
     st.booleans(),
     st.binary(),
 )
+pasts = st.builds(Past, rids, st.integers(1, 3), keys, instants, st.just(b"salt"), st.binary(max_size=1))
+replies = st.builds(Reply, keys, instants, st.binary(max_size=1), st.binary(max_size=1))
+names = st.sampled_from([h("n1"), h("n2")])
+# An object never holds the content of two files, so each has names of its own.
+files = st.builds(File, keys, rids, names, st.just(""), st.integers(0, 2), instants, instants, st.binary(max_size=1))
+objects = st.builds(lambda file, n: file._replace(object=f"{file.file_id!r} {n}"), files, st.integers(0, 2))
 changes: st.SearchStrategy[Change] = st.one_of(
     st.builds(Insert, rows(), few, few),
     st.builds(Insert, rows(), few, few),
@@ -81,7 +105,13 @@ changes: st.SearchStrategy[Change] = st.one_of(
     st.builds(Unstage, rids, sids),
     st.builds(Doubt, rids, sids, instants, st.booleans()),
     st.builds(Reindex, rids, few, few),
-    st.builds(Remove, rids),
+    st.builds(Remove, rids, st.booleans()),
+    st.builds(Keep, rids),
+    st.builds(Inscribe, pasts),
+    st.builds(Attach, objects),
+    st.builds(Amend, objects, rids),
+    st.builds(Detach, rids, keys),
+    st.builds(Remember, replies, instants),
 )
 commits = st.lists(changes, min_size=1, max_size=4)
 
@@ -111,6 +141,12 @@ async def whole(store: Store, table: str) -> list[Any]:
         *[await store.unsettled(table, before, 2) for before in INSTANTS],
         *[await store.expired(table, now, 2) for now in INSTANTS],
         await store.count(table),
+        *[await store.past(table, key, 5, 0) for key in KEYS],
+        await store.files(table, RIDS),
+        await store.file_scan(table, b"", 5),
+        *[await store.reply(table, key, now) for key in KEYS for now in INSTANTS],
+        set(await store.doomed(10**6)),
+        await store.scan(table, 1, 2),
     ]
 
 
@@ -207,6 +243,22 @@ def test_any_walk_gives_the_same(engines: Engines) -> None:
         @rule(columns=st.sampled_from(LAYOUTS))
         def relay(self, columns: tuple[Column, ...]) -> None:
             self.layout = self.layout._replace(columns=columns)
+            engines.ensure(self.layout)
+            engines.agree(self.layout)
+
+        @rule(before=instants, now=instants, limit=st.integers(0, 2))
+        def prune(self, before: int, now: int, limit: int) -> None:
+            pruned = [
+                engines.runner.run(store.prune(self.layout.table, before, now, limit))
+                for store in (engines.reference, engines.other)
+            ]
+            assert pruned[0] == pruned[1]
+            engines.agree(self.layout)
+
+        @rule()
+        def drop(self) -> None:
+            for store in (engines.reference, engines.other):
+                engines.runner.run(store.drop(self.layout.table))
             engines.ensure(self.layout)
             engines.agree(self.layout)
 

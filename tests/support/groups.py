@@ -7,10 +7,12 @@ from typing import Any
 
 from proxy.errors import VaultError
 from proxy.storage.changes import Change, Conflict
-from proxy.storage.memory import _Table
+from proxy.storage.memory_table import Table
 from proxy.storage.migrations.runner import migrate
+from proxy.storage.rows import File, Past, Reply
 from proxy.storage.sqlite_apply import apply
-from proxy.storage.sqlite_ddl import make
+from proxy.storage.sqlite_beside import FILE, PAST, REPLY
+from proxy.storage.sqlite_ddl import TABLES, make
 from proxy.storage.sqlite_sql import Statements, read_staged
 from tests.support.rows import LAYOUT
 
@@ -33,14 +35,17 @@ class Pair:
     def __init__(self) -> None:
         self.connection = connect()
         self.sql = Statements(LAYOUT)
-        self.table = _Table(LAYOUT)
+        self.table = Table(LAYOUT)
+        self.doomed: set[str] = set()
 
     def clear(self) -> None:
         """Empty both."""
-        for name in ("r", "s", "t"):
+        for name in TABLES:
             self.connection.execute(f"DELETE FROM {name}_{LAYOUT.table}")
+        self.connection.execute("DELETE FROM doomed")
         self.connection.execute("UPDATE tables SET rows = 0")
-        self.table = _Table(LAYOUT)
+        self.table = Table(LAYOUT)
+        self.doomed = set()
 
     def run(self, group: Group) -> tuple[list[Any], list[Any]]:
         """What became of each commit: in SQLite, in the reference."""
@@ -57,23 +62,33 @@ class Pair:
         except (Conflict, VaultError) as error:
             return _told(error)
         self.table = work
+        self.doomed.update(work.doomed)
         return None
 
     def states(self) -> tuple[list[Any], list[Any]]:
-        """All rows, staged changes, index entries and the count of rows: in SQLite, in the reference."""
+        """Everything that is stored: in SQLite, in the reference."""
         sql = self.sql
         rids = [rid for (rid,) in self._all(f"SELECT rid FROM r_{LAYOUT.table} ORDER BY rid")]
         rows = [sql.read(self._all(sql.rows.single, (rid,))[0]) for rid in rids]
         staged = [read_staged(raw) for raw in self._all(sql.waiting, (2**62, 1000))]
         tokens = self._all(f"SELECT hash, rid FROM t_{LAYOUT.table} ORDER BY hash, rid")
+        beside = [
+            sorted(read(raw) for raw in self._all(f"SELECT {columns} FROM {prefix}_{LAYOUT.table}"))
+            for prefix, columns, read in (("h", PAST, Past._make), ("f", FILE, File._make), ("i", REPLY, Reply._make))
+        ]
+        doomed = [name for (name,) in self._all("SELECT object FROM doomed ORDER BY object")]
         table = self.table
         return (
-            [rows, sorted(staged), tokens, self._all(sql.count)[0][0]],
+            [rows, sorted(staged), tokens, self._all(sql.count)[0][0], *beside, doomed],
             [
                 [table.row(rid) for rid in sorted(table.rows)],
                 sorted(table.staged.values()),
                 sorted((token, rid) for token, rids in table.tokens.items() for rid in rids),
                 len(table.rows),
+                sorted(table.past.values()),
+                sorted(table.files.values()),
+                sorted(table.replies.values()),
+                sorted(self.doomed),
             ],
         )
 

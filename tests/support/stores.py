@@ -8,7 +8,8 @@ from typing import Any, ParamSpec, TypeVar, cast
 from proxy.errors import Code, VaultError
 from proxy.storage.base import Store
 from proxy.storage.changes import Change
-from proxy.storage.rows import Layout, Row, Staged
+from proxy.storage.query import Group, Grouping, Page, Select
+from proxy.storage.rows import File, Layout, Past, Reply, Row, Staged
 from tests.support.patience import PATIENCE
 
 P = ParamSpec("P")
@@ -136,6 +137,39 @@ class FailingStore:
 
     async def count(self, table: str) -> tuple[int, int, int]:
         return await self._pass(self.inner.count, table)
+
+    async def select(self, table: str, query: Select) -> Page:
+        return await self._pass(self.inner.select, table, query)
+
+    async def aggregate(self, table: str, query: Grouping) -> list[Group]:
+        return await self._pass(self.inner.aggregate, table, query)
+
+    async def scan(self, table: str, after: int, limit: int) -> list[Row]:
+        return await self._pass(self.inner.scan, table, after, limit)
+
+    async def past(self, table: str, key: bytes, limit: int, offset: int) -> tuple[list[Past], int]:
+        return await self._pass(self.inner.past, table, key, limit, offset)
+
+    async def files(self, table: str, rids: Sequence[int]) -> dict[int, tuple[File, ...]]:
+        return await self._pass(self.inner.files, table, rids)
+
+    async def file_scan(self, table: str, after: bytes, limit: int) -> list[File]:
+        return await self._pass(self.inner.file_scan, table, after, limit)
+
+    async def reply(self, table: str, key: bytes, now: int) -> Reply | None:
+        return await self._pass(self.inner.reply, table, key, now)
+
+    async def prune(self, table: str, before: int, now: int, limit: int) -> int:
+        return await self._pass(self.inner.prune, table, before, now, limit)
+
+    async def doomed(self, limit: int) -> list[str]:
+        return await self._pass(self.inner.doomed, limit)
+
+    async def absolve(self, objects: Sequence[str]) -> None:
+        await self._pass(self.inner.absolve, objects)
+
+    async def drop(self, table: str) -> None:
+        await self._pass(self.inner.drop, table)
 
     async def note(self, name: str) -> bytes | None:
         return await self._pass(self.inner.note, name)

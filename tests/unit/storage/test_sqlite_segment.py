@@ -3,11 +3,35 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from proxy.storage.changes import Accept, Bind, Change, Doubt, Insert, Reindex, Release, Remove, Replace, Stage, Unstage
+from proxy.storage.changes import (
+    Accept,
+    Amend,
+    Attach,
+    Bind,
+    Change,
+    Detach,
+    Doubt,
+    Inscribe,
+    Insert,
+    Keep,
+    Reindex,
+    Release,
+    Remember,
+    Remove,
+    Replace,
+    Stage,
+    Unstage,
+)
+from proxy.storage.rows import File, Past, Reply
 from proxy.storage.sqlite_segment import Segment, Unmet
 from proxy.storage.sqlite_sql import Statements
 from tests.support.groups import Pair, connect
 from tests.support.rows import LAYOUT, TABLE, h, insert, live, row, staged
+
+
+def file(name: str, rid: int, object_: str) -> File:
+    return File(h(name), rid, h(f"name {name}"), object_, 1, rid, rid, b"")
+
 
 #: What is stored before each pair: a live row with a staged change and a hash, a pending one.
 BEFORE: list[Change] = [
@@ -15,6 +39,9 @@ BEFORE: list[Change] = [
     Insert(row(2), (h("s"),)),
     Stage(staged(10, 1)),
     Stage(staged(11, 2)),
+    Keep(1),
+    Attach(file("f", 1, "o1")),
+    Remember(Reply(h("r"), 50, b"", b""), 0),
 ]
 
 #: Every kind of change, each so that it meets the others on a row, a key, a staged change or a hash.
@@ -53,6 +80,22 @@ ALPHABET: list[Change] = [
     Remove(1),
     Remove(2),
     Remove(3),
+    Remove(1, keep_past=True),
+    Keep(1),
+    Keep(3),
+    Inscribe(Past(1, 2, h("k"), 9, b"", b"end")),
+    Inscribe(Past(3, 1, h("new"), 9, b"", b"end")),
+    Attach(file("g", 1, "o2")),
+    Attach(file("f", 3, "o3")),
+    Attach(file("h", 1, "o4")._replace(name=file("f", 1, "").name)),
+    Amend(file("f", 1, "o5"), 1),
+    Amend(file("f", 2, "o1"), 1),
+    Amend(file("f", 3, "o6"), 2),
+    Detach(1, h("f")),
+    Detach(2, h("f")),
+    Remember(Reply(h("r"), 90, b"", b"later"), 50),
+    Remember(Reply(h("r"), 99, b"", b"early"), 40),
+    Remember(Reply(h("k"), 99, b"", b"other"), 0),
 ]
 
 
@@ -105,6 +148,7 @@ def test_what_the_proxy_writes_all_day_stays_in_one_segment() -> None:
     ]
     assert grouped([*creates, *settled, *updates, *(Stage(staged(rid, rid)) for rid in range(40, 50))])
     assert grouped([*settled, *creates, *settled[:0], Remove(99)])
+    assert grouped([change for rid in range(9) for change in (Keep(rid), Replace(row(rid), 1), Remove(rid))])
 
 
 def test_changes_in_the_reverse_of_the_order_are_refused() -> None:
@@ -113,6 +157,10 @@ def test_changes_in_the_reverse_of_the_order_are_refused() -> None:
     assert not grouped([Reindex(1, add=(h("a"),)), insert(2, unique=(h("a"),))])
     assert not grouped([Reindex(1, add=(h("a"),)), Reindex(1, drop=(h("a"),))])
     assert not grouped([Replace(row(1), 1), Release(h("k"), 2, 1)])
+    assert not grouped([Keep(1), Release(h("k"), 2, 1)])
+    assert not grouped([Replace(row(1), 1), Keep(1)])
+    assert not grouped([Remove(1), Attach(file("f", 1, "o"))])
+    assert not grouped([Remove(2), Amend(file("f", 1, "o"), 2)])
 
 
 def test_a_segment_says_by_how_much_the_table_grew() -> None:

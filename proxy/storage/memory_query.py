@@ -1,0 +1,117 @@
+"""Questions to a table of the reference engine: every row is looked at, in plain Python."""
+
+import operator
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Any as Anything
+
+from proxy.storage.asked import Asked
+from proxy.storage.memory_table import Table
+from proxy.storage.query import (
+    All,
+    Any,
+    Compare,
+    Compared,
+    Func,
+    Group,
+    Grouping,
+    Holds,
+    Indexed,
+    Is,
+    Metric,
+    Page,
+    Select,
+    Where,
+)
+from proxy.storage.rows import Cell, State
+
+_COMPARE: dict[Compare, Callable[[Anything, Anything], bool]] = {
+    Compare.GT: operator.gt,
+    Compare.GTE: operator.ge,
+    Compare.LT: operator.lt,
+    Compare.LTE: operator.le,
+}
+
+
+def select(table: Table, query: Select) -> Page:
+    """The answer to ``Store.select``."""
+    asked = Asked(table.layout)
+    asked.order(query.order)
+    rids = _found(table, asked.where(query.where), query.now)
+    for column, descending in reversed(query.order):
+        places = {rid: _place(_cell(table, rid, column)) for rid in rids}
+        rids.sort(key=places.__getitem__, reverse=descending)
+    stop = None if query.limit is None else query.offset + query.limit
+    return Page([table.row(rid) for rid in rids[query.offset : stop]], len(rids) if query.counted else 0)
+
+
+def aggregate(table: Table, query: Grouping) -> list[Group]:
+    """The answer to ``Store.aggregate``."""
+    asked = Asked(table.layout)
+    asked.grouping(query)
+    groups: dict[tuple[Cell, ...], list[int]] = {} if query.keys else {(): []}
+    for rid in _found(table, asked.where(query.where), query.now):
+        groups.setdefault(tuple(_cell(table, rid, column) for column in query.keys), []).append(rid)
+    after = None if query.after is None else _places(query.after)
+    wanted = (keys for keys in sorted(groups, key=_places) if after is None or _places(keys) > after)
+    return [
+        Group(
+            keys, tuple(_figure(table, groups[keys], metric) for metric in query.metrics), min(groups[keys], default=0)
+        )
+        for keys in islice(wanted, query.limit)
+    ]
+
+
+def _found(table: Table, where: Where, now: int) -> list[int]:
+    """The rows that may be shown and hold, oldest first."""
+    return [
+        rid
+        for rid, row in sorted(table.rows.items())
+        if row.state is State.LIVE and (row.expires_at is None or row.expires_at > now) and _holds(table, rid, where)
+    ]
+
+
+def _holds(table: Table, rid: int, where: Where) -> bool:
+    match where:
+        case Is(column, values, negated):
+            return (_cell(table, rid, column) in values) is not negated
+        case Compared(column, how, value):
+            cell = _cell(table, rid, column)
+            return cell is not None and _COMPARE[how](cell, value)
+        case Holds(column, text, negated):
+            held = _cell(table, rid, column)
+            return (held is not None and text in str(held).casefold()) is not negated
+        case Indexed(hashes, negated):
+            return all(rid in table.tokens.get(token, ()) for token in hashes) is not negated
+        case All(parts):
+            return all(_holds(table, rid, part) for part in parts)
+        case Any(parts):
+            return any(_holds(table, rid, part) for part in parts)
+
+
+def _cell(table: Table, rid: int, column: str) -> Cell:
+    if column.startswith("@"):
+        fixed: Cell = getattr(table.rows[rid], column[1:])
+        return fixed
+    return table.cells[rid].get(column)
+
+
+def _place(cell: Cell) -> tuple[bool, Anything]:
+    """Where a value stands in the order; none comes first."""
+    return cell is not None, cell
+
+
+def _places(cells: Sequence[Cell]) -> tuple[tuple[bool, Anything], ...]:
+    return tuple(_place(cell) for cell in cells)
+
+
+def _figure(table: Table, rids: Sequence[int], metric: Metric) -> int | None:
+    if metric.column is None:
+        return len(rids)
+    cells: list[Anything] = [cell for rid in rids if (cell := _cell(table, rid, metric.column)) is not None]
+    if metric.func is Func.COUNT:
+        return len(cells)
+    if metric.func is Func.SUM:
+        return int(sum(cells))
+    figure: int | None = (min if metric.func is Func.MIN else max)(cells, default=None)
+    return figure

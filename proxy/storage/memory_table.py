@@ -1,0 +1,244 @@
+"""One table of the reference engine, and what each change does to it.
+
+Every value in its dictionaries is immutable, so that a copy of them is a snapshot; a commit works on a copy.
+"""
+
+from collections.abc import Sequence
+from functools import singledispatchmethod
+
+from proxy.errors import Code, VaultError
+from proxy.storage.cells import Cells
+from proxy.storage.changes import (
+    Accept,
+    Amend,
+    Attach,
+    Bind,
+    Change,
+    Conflict,
+    Detach,
+    Doubt,
+    Inscribe,
+    Insert,
+    Keep,
+    Reindex,
+    Release,
+    Remember,
+    Remove,
+    Replace,
+    Stage,
+    Unstage,
+)
+from proxy.storage.rows import Cell, File, Layout, Past, Reply, Row, Staged, State
+
+
+class Table:
+    """Rows and what stands beside them. ``doomed`` are the objects that changes let go since the copy was made."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.types = {column.name: column.type for column in layout.columns}
+        self.rows: dict[int, Row] = {}
+        self.cells: dict[int, dict[str, Cell]] = {}
+        self.staged: dict[int, Staged] = {}
+        self.tokens: dict[bytes, frozenset[int]] = {}
+        self.past: dict[tuple[int, int], Past] = {}
+        self.files: dict[bytes, File] = {}
+        self.replies: dict[bytes, Reply] = {}
+        self.doomed: list[str] = []
+
+    def copy(self) -> "Table":
+        """A table of its own with the same content."""
+        other = Table(self.layout)
+        other.types = self.types
+        other.rows, other.cells = dict(self.rows), dict(self.cells)
+        other.staged, other.tokens = dict(self.staged), dict(self.tokens)
+        other.past, other.files, other.replies = dict(self.past), dict(self.files), dict(self.replies)
+        return other
+
+    def relay(self, layout: Layout) -> None:
+        """Take another layout; columns that it does not name keep what they hold."""
+        for column in layout.columns:
+            if self.types.setdefault(column.name, column.type) is not column.type:
+                raise VaultError(
+                    Code.BAD_STORE,
+                    f"Column {column.name} of the vault's table {layout.table} holds another type than {column.type}.",
+                )
+        self.layout = layout
+
+    def row(self, rid: int) -> Row:
+        """The row as the port shows it: cells in the order of the layout, staged changes counted."""
+        columns = self.layout.columns
+        cells = Cells(columns).read(tuple(self.cells[rid].get(column.name) for column in columns))
+        waiting = sum(staged.rid == rid for staged in self.staged.values())
+        return self.rows[rid]._replace(cells=cells, staged=waiting)
+
+    def put(self, row: Row) -> None:
+        """Write the row over whatever is there."""
+        names = [column.name for column in self.layout.columns]
+        stored = Cells(self.layout.columns).stored(row.cells)
+        self.rows[row.rid] = row._replace(cells=(), staged=0)
+        self.cells[row.rid] = dict(zip(names, stored, strict=True))
+
+    def index(self, rid: int, shared: tuple[bytes, ...], unique: tuple[bytes, ...], change: Change) -> None:
+        """Add token index entries; ``Conflict`` when one that must be new is not."""
+        taken = tuple(token for token in dict.fromkeys(unique) if token in self.tokens)
+        if taken:
+            raise Conflict(change, taken)
+        for token in (*shared, *unique):
+            self.tokens[token] = self.tokens.get(token, frozenset()) | {rid}
+
+    def unindex(self, rid: int, tokens: Sequence[bytes]) -> None:
+        """Take token index entries of a row away."""
+        for token in tokens:
+            left = self.tokens.get(token, frozenset()) - {rid}
+            if left:
+                self.tokens[token] = left
+            else:
+                self.tokens.pop(token, None)
+
+    def holder(self, key: bytes) -> int | None:
+        """The row that has the key."""
+        return next((rid for rid, row in self.rows.items() if row.key == key), None)
+
+    def files_of(self, rid: int) -> list[File]:
+        """The files of a row, oldest first."""
+        return sorted(
+            (file for file in self.files.values() if file.rid == rid), key=lambda file: (file.created_at, file.file_id)
+        )
+
+    @singledispatchmethod
+    def apply(self, change: Change) -> None:
+        """Make the change; ``Conflict`` when its precondition does not hold."""
+        raise TypeError(f"{type(change).__name__} is not a change")
+
+    @apply.register
+    def _(self, change: Insert) -> None:
+        row = change.row
+        if row.rid in self.rows or (row.key is not None and self.holder(row.key) is not None):
+            raise Conflict(change)
+        self.put(row)
+        self.index(row.rid, change.hashes, change.unique, change)
+
+    @apply.register
+    def _(self, change: Release) -> None:
+        rid = self.holder(change.key)
+        if rid is not None and rid != change.rid:
+            self.rows[rid] = self.rows[rid]._replace(
+                key=None, key_sealed=None, state=State.PENDING, updated_at=change.at
+            )
+
+    @apply.register
+    def _(self, change: Accept) -> None:
+        row = self.rows.get(change.rid)
+        if row is not None and row.state is State.PENDING:
+            self.rows[change.rid] = row._replace(state=State.LIVE, updated_at=change.at)
+
+    @apply.register
+    def _(self, change: Bind) -> None:
+        row = self.rows.get(change.rid)
+        if row is None or row.key not in {None, change.key}:
+            raise Conflict(change)
+        if self.holder(change.key) not in {None, change.rid}:
+            raise Conflict(change)
+        self.rows[change.rid] = row._replace(
+            key=change.key, key_sealed=change.key_sealed, state=State.LIVE, updated_at=change.at
+        )
+
+    @apply.register
+    def _(self, change: Replace) -> None:
+        before = self.rows.get(change.row.rid)
+        if before is None or before.version != change.expected:
+            raise Conflict(change)
+        self.put(change.row._replace(key=before.key, key_sealed=before.key_sealed, state=before.state))
+
+    @apply.register
+    def _(self, change: Stage) -> None:
+        if change.staged.rid not in self.rows or change.staged.sid in self.staged:
+            raise Conflict(change)
+        self.staged[change.staged.sid] = change.staged
+        self.index(change.staged.rid, change.hashes, change.unique, change)
+
+    @apply.register
+    def _(self, change: Unstage) -> None:
+        if self._beside(change.rid, change.sid):
+            del self.staged[change.sid]
+
+    @apply.register
+    def _(self, change: Doubt) -> None:
+        if self._beside(change.rid, change.sid):
+            staged = self.staged[change.sid]
+            self.staged[change.sid] = staged._replace(doubt=change.at, answered=change.answered)
+
+    @apply.register
+    def _(self, change: Reindex) -> None:
+        if change.rid in self.rows:
+            self.unindex(change.rid, change.drop)
+            self.index(change.rid, change.add, (), change)
+
+    @apply.register
+    def _(self, change: Remove) -> None:
+        if self.rows.pop(change.rid, None) is None:
+            return
+        del self.cells[change.rid]
+        self.staged = {sid: staged for sid, staged in self.staged.items() if staged.rid != change.rid}
+        self.unindex(change.rid, list(self.tokens))
+        if not change.keep_past:
+            self.past = {at: past for at, past in self.past.items() if past.rid != change.rid}
+        for file in self.files_of(change.rid):
+            self.doomed.append(self.files.pop(file.file_id).object)
+
+    @apply.register
+    def _(self, change: Keep) -> None:
+        row = self.rows.get(change.rid)
+        if row is not None and row.key is not None:
+            past = Past(row.rid, row.version, row.key, row.updated_at, row.salt, row.body)
+            self.past.setdefault((row.rid, row.version), past)
+
+    @apply.register
+    def _(self, change: Inscribe) -> None:
+        past = change.past
+        if (past.rid, past.version) in self.past:
+            raise Conflict(change)
+        self.past[past.rid, past.version] = past
+
+    @apply.register
+    def _(self, change: Attach) -> None:
+        file = change.file
+        if file.rid not in self.rows or file.file_id in self.files or self._named(file):
+            raise Conflict(change)
+        self.files[file.file_id] = file
+
+    @apply.register
+    def _(self, change: Amend) -> None:
+        file = change.file
+        before = self.files.get(file.file_id)
+        if before is None or before.rid != change.holder or file.rid not in self.rows or self._named(file):
+            raise Conflict(change)
+        self.files[file.file_id] = file._replace(created_at=before.created_at)
+        if before.object != file.object:
+            self.doomed.append(before.object)
+
+    @apply.register
+    def _(self, change: Detach) -> None:
+        file = self.files.get(change.file_id)
+        if file is None or file.rid != change.rid:
+            raise Conflict(change)
+        self.doomed.append(self.files.pop(change.file_id).object)
+
+    @apply.register
+    def _(self, change: Remember) -> None:
+        before = self.replies.get(change.reply.key)
+        if before is not None and before.expires_at > change.now:
+            raise Conflict(change)
+        self.replies[change.reply.key] = change.reply
+
+    def _beside(self, rid: int, sid: int) -> bool:
+        return sid in self.staged and self.staged[sid].rid == rid
+
+    def _named(self, file: File) -> bool:
+        """Whether another file of the row has that name."""
+        return any(
+            other.name == file.name and other.file_id != file.file_id
+            for other in self.files.values()
+            if other.rid == file.rid
+        )

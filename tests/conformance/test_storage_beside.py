@@ -1,0 +1,298 @@
+"""The contract of what stands beside the rows, over every engine: past versions, files, replies, objects let go."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from proxy.errors import Code, VaultError
+from proxy.storage import ENGINES, open_store
+from proxy.storage.base import Store
+from proxy.storage.changes import (
+    Amend,
+    Attach,
+    Bind,
+    Change,
+    Conflict,
+    Detach,
+    Inscribe,
+    Insert,
+    Keep,
+    Release,
+    Remember,
+    Remove,
+    Replace,
+)
+from proxy.storage.query import ALWAYS, Grouping, Select
+from proxy.storage.rows import File, Past, Reply, Row
+from tests.conformance.test_storage import PLACES
+from tests.support.rows import LAYOUT, TABLE, h, insert, live, row
+
+Changed = tuple[Change, ...]
+
+
+@pytest.fixture(params=ENGINES)
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    opened = await open_store(PLACES[request.param].format(folder=tmp_path))
+    await opened.ensure(LAYOUT)
+    yield opened
+    await opened.close()
+
+
+async def refused(store: Store, *changes: Change) -> None:
+    with pytest.raises(Conflict) as caught:
+        await store.commit(TABLE, changes)
+    assert caught.value.change == changes[-1]
+
+
+def version(number: int, *, at: int, rid: int = 1) -> Row:
+    return row(rid, at=at, body=b"v%d" % number)._replace(version=number)
+
+
+def file(name: object, rid: int = 1, *, at: int = 1_000, object_: str = "") -> File:
+    return File(h(name), rid, h(f"name of {name}"), object_ or f"object of {name}", 12, at, at, b"sealed")
+
+
+def reply(name: object, expires_at: int = 100) -> Reply:
+    return Reply(h(name), expires_at, b"digest", b"answer")
+
+
+# ---------------------------------------------------------------- past versions
+
+
+async def test_keep_copies_the_present_version_before_it_is_replaced(store: Store) -> None:
+    await store.commit(TABLE, [Insert(live(1, "k", at=10))])
+    await store.commit(TABLE, [Keep(1), Replace(version(2, at=20), 1)])
+    await store.commit(TABLE, [Keep(1), Replace(version(3, at=30), 2)])
+    first = Past(1, 1, h("k"), 10, h("salt1"), b"body1")
+    second = Past(1, 2, h("k"), 20, h("salt1"), b"v2")
+    assert await store.past(TABLE, h("k"), 10, 0) == ([second, first], 2)
+    assert await store.past(TABLE, h("k"), 1, 1) == ([first], 2)
+    assert await store.past(TABLE, h("k"), 0, 0) == ([], 2)
+    assert await store.past(TABLE, h("other"), 10, 0) == ([], 0)
+
+
+async def test_keep_works_inside_the_commit_that_made_the_row(store: Store) -> None:
+    made = Insert(live(1, "k", at=10))
+    await store.commit(TABLE, [made, Keep(1), Replace(version(2, at=20), 1), Keep(1), Remove(1, keep_past=True)])
+    assert [past.version for past in (await store.past(TABLE, h("k"), 10, 0))[0]] == [2, 1]
+
+
+async def test_keep_of_no_row_of_one_without_a_key_or_of_a_kept_version_has_no_effect(store: Store) -> None:
+    await store.commit(TABLE, [insert(1), Insert(live(2, "k"))])
+    await store.commit(TABLE, [Keep(1), Keep(2), Keep(2), Keep(9)])
+    await store.commit(TABLE, [Keep(2)])
+    assert (await store.past(TABLE, h("k"), 10, 0))[1] == 1
+
+
+async def test_keep_follows_the_key_that_the_row_has_at_that_moment(store: Store) -> None:
+    await store.commit(TABLE, [Insert(live(1, "a")), insert(2)])
+    await store.commit(TABLE, [Keep(1), Release(h("a"), 2, 5), Keep(1), Bind(2, h("a"), b"", 6), Keep(2)])
+    found, total = await store.past(TABLE, h("a"), 10, 0)
+    assert ([(past.rid, past.at) for past in found], total) == ([(1, 1_000), (2, 6)], 2)
+
+
+async def test_inscribe_adds_a_version_once_whether_the_row_is_there_or_not(store: Store) -> None:
+    end = Past(7, 4, h("k"), 40, h("s"), b"end")
+    await store.commit(TABLE, [Inscribe(end)])
+    await refused(store, Inscribe(end._replace(body=b"other")))
+    await store.commit(TABLE, [Insert(live(7, "k", at=50))])
+    await store.commit(TABLE, [Keep(7), Inscribe(end._replace(version=5, at=60)), Remove(7, keep_past=True)])
+    found, total = await store.past(TABLE, h("k"), 10, 0)
+    assert ([past.at for past in found], total) == ([60, 50, 40], 3)
+
+
+async def test_the_past_goes_with_its_row_unless_told(store: Store) -> None:
+    await store.commit(TABLE, [Insert(live(1, "a")), Insert(live(2, "b")), Keep(1), Keep(2)])
+    await store.commit(TABLE, [Remove(1), Remove(2, keep_past=True)])
+    assert (await store.past(TABLE, h("a"), 10, 0))[1] == 0
+    await store.commit(TABLE, [Remove(2), Remove(2)])  # gone already: its past is left alone
+    assert (await store.past(TABLE, h("b"), 10, 0))[1] == 1
+
+
+async def test_versions_of_one_instant_are_ordered_by_version_then_by_row(store: Store) -> None:
+    pasts = [Past(rid, number, h("k"), 5, b"", b"") for rid, number in ((1, 2), (2, 1), (1, 1), (2, 3))]
+    await store.commit(TABLE, [Inscribe(past) for past in pasts])
+    found, _ = await store.past(TABLE, h("k"), 10, 0)
+    assert [(past.rid, past.version) for past in found] == [(2, 3), (1, 2), (2, 1), (1, 1)]
+
+
+async def test_prune_removes_what_is_too_old_oldest_first_and_limited(store: Store) -> None:
+    await store.commit(TABLE, [Inscribe(Past(1, at, h("k"), at, b"", b"")) for at in (10, 20, 30, 40)])
+    await store.commit(TABLE, [Remember(reply(at, expires_at=at), 0) for at in (5, 6, 7)])
+    assert await store.prune(TABLE, 40, 6, 2) == 4
+    assert [past.at for past in (await store.past(TABLE, h("k"), 9, 0))[0]] == [40, 30]
+    assert await store.prune(TABLE, 40, 6, 2) == 1
+    assert await store.prune(TABLE, 40, 6, 2) == 0
+    assert await store.reply(TABLE, h(7), 0) == reply(7, expires_at=7)
+
+
+# ---------------------------------------------------------------- files
+
+
+async def test_files_are_found_by_row_oldest_first_and_walked_by_id(store: Store) -> None:
+    await store.commit(TABLE, [insert(1), insert(2), insert(3)])
+    a, b, c = file("a", at=30), file("b", at=20), file("c", rid=2, at=10)
+    await store.commit(TABLE, [Attach(a), Attach(b), Attach(c)])
+    assert await store.files(TABLE, [1, 2, 3, 9]) == {1: (b, a), 2: (c,)}
+    assert await store.file_scan(TABLE, b"", 2) == [a, b]
+    assert await store.file_scan(TABLE, b.file_id, 2) == [c]
+
+
+async def test_attach_conflicts_without_a_row_or_over_an_id_or_a_name(store: Store) -> None:
+    await store.commit(TABLE, [insert(1), insert(2), Attach(file("a"))])
+    for taken in (file("b", rid=9), file("a", rid=2), file("b")._replace(name=file("a").name)):
+        await refused(store, Attach(taken))
+    await store.commit(TABLE, [Attach(file("b", rid=2)._replace(name=file("a").name))])
+    assert {rid: len(files) for rid, files in (await store.files(TABLE, [1, 2])).items()} == {1: 1, 2: 1}
+
+
+async def test_amend_overwrites_moves_and_dooms_the_object_before(store: Store) -> None:
+    await store.commit(TABLE, [insert(1), insert(2), Attach(file("a", at=10, object_="old"))])
+    await store.commit(TABLE, [Amend(file("a", at=20, object_="old"), 1)])
+    assert await store.doomed(9) == []
+    moved = file("a", rid=2, at=30, object_="new")._replace(name=h("new name"), size=5, sealed=b"other")
+    await store.commit(TABLE, [Amend(moved, 1)])
+    assert await store.files(TABLE, [1, 2]) == {2: (moved._replace(created_at=10),)}
+    assert await store.doomed(9) == ["old"]
+
+
+async def test_amend_conflicts_elsewhere_without_a_row_or_over_a_name(store: Store) -> None:
+    await store.commit(TABLE, [insert(1), insert(2), Attach(file("a")), Attach(file("b", rid=2))])
+    named = file("a", rid=2)._replace(name=file("b").name)
+    for file_, holder in ((file("a"), 2), (file("x"), 1), (file("a", rid=9), 1), (named, 1)):
+        await refused(store, Amend(file_, holder))
+    assert await store.files(TABLE, [1, 2]) == {1: (file("a"),), 2: (file("b", rid=2),)}
+    assert await store.doomed(9) == []
+
+
+async def test_detach_dooms_the_object_and_conflicts_where_there_is_no_such_file(store: Store) -> None:
+    await store.commit(TABLE, [insert(1), insert(2), Attach(file("a"))])
+    await refused(store, Detach(2, file("a").file_id))
+    await store.commit(TABLE, [Detach(1, file("a").file_id), Attach(file("a", object_="again"))])
+    await store.commit(TABLE, [Detach(1, file("a").file_id)])
+    await refused(store, Detach(1, file("a").file_id))
+    assert await store.doomed(9) == ["object of a", "again"]
+    assert await store.files(TABLE, [1]) == {}
+
+
+async def test_files_go_with_their_row_and_their_objects_are_doomed(store: Store) -> None:
+    await store.commit(TABLE, [insert(1), insert(2), Attach(file("a")), Attach(file("b")), Attach(file("c", rid=2))])
+    await store.commit(TABLE, [Remove(1, keep_past=True)])
+    assert (await store.files(TABLE, [1, 2])).keys() == {2}
+    assert await store.doomed(9) == ["object of a", "object of b"]
+    assert await store.doomed(1) == ["object of a"]
+    await store.absolve(["object of a", "never heard of"])
+    assert await store.doomed(9) == ["object of b"]
+
+
+# ---------------------------------------------------------------- replies
+
+
+async def test_a_reply_is_remembered_until_it_expires(store: Store) -> None:
+    await store.commit(TABLE, [Remember(reply("a", expires_at=100), 50)])
+    assert await store.reply(TABLE, h("a"), 99) == reply("a", expires_at=100)
+    assert await store.reply(TABLE, h("a"), 100) is None
+    assert await store.reply(TABLE, h("b"), 0) is None
+    await refused(store, insert(1), Remember(reply("a", 300), 99))
+    assert await store.rows(TABLE, [1]) == {}
+    await store.commit(TABLE, [insert(1), Remember(reply("a", 300), 100)])
+    assert await store.reply(TABLE, h("a"), 200) == reply("a", 300)
+
+
+async def test_of_many_commits_with_one_reply_key_one_wins_with_all_that_it_writes(store: Store) -> None:
+    commits = [store.commit(TABLE, [insert(rid), Remember(reply("one"), 1)]) for rid in range(1, 33)]
+    results = await asyncio.gather(*commits, return_exceptions=True)
+    assert [type(result) for result in results].count(Conflict) == 31
+    winner = results.index(None) + 1
+    assert (await store.rows(TABLE, range(1, 33))).keys() == {winner}
+
+
+# ---------------------------------------------------------------- atomicity
+
+
+async def beside(store: Store) -> list[object]:
+    return [
+        await store.past(TABLE, h("k"), 99, 0),
+        await store.files(TABLE, [1, 2]),
+        await store.reply(TABLE, h("r"), 0),
+        await store.doomed(99),
+        await store.count(TABLE),
+    ]
+
+
+async def test_nothing_beside_is_stored_of_a_commit_that_fails(store: Store) -> None:
+    await store.commit(TABLE, [Insert(live(1, "k")), insert(2), Attach(file("a")), Attach(file("b", rid=2))])
+    before = await beside(store)
+    changes: Changed = (
+        Keep(1), Replace(version(2, at=20), 1), Inscribe(Past(1, 9, h("k"), 9, b"", b"")), Attach(file("c")),
+        Amend(file("a", rid=2, object_="new"), 1), Detach(2, file("b").file_id), Remember(reply("r"), 0), Remove(1),
+    )  # fmt: skip
+    await refused(store, *changes, Detach(9, h("x")))
+    assert await beside(store) == before
+    await store.commit(TABLE, changes)
+    after = await beside(store)
+    assert all(old != new for old, new in zip(before[1:], after[1:], strict=True))
+
+
+# ---------------------------------------------------------------- tables
+
+
+async def test_drop_takes_a_table_away_with_everything_in_it(store: Store) -> None:
+    await store.ensure(LAYOUT._replace(table="other"))
+    await store.commit("other", [Insert(live(1, "k"), (h("t"),)), Keep(1), Attach(file("x"))])
+    many: list[Change] = [Insert(live(rid, rid), (h("t"),)) for rid in range(1, 2502)]
+    await store.commit(TABLE, [*many, *(Keep(rid) for rid in range(1, 2502))])
+    await store.commit(TABLE, [Attach(file("a")), Attach(file("b")), Remember(reply("r"), 0)])
+    await store.drop(TABLE)
+    assert sorted(await store.doomed(9)) == ["object of a", "object of b"]
+    with pytest.raises(VaultError) as caught:
+        await store.rows(TABLE, [1])
+    assert caught.value.code is Code.INTERNAL
+    await store.drop(TABLE)
+    await store.drop("never_made")
+    await store.ensure(LAYOUT)
+    assert await store.count(TABLE) == (0, 0, 0)
+    assert await store.by_tokens(TABLE, [h("t")]) == {}
+    assert await store.past(TABLE, h(1), 9, 0) == ([], 0)
+    assert await store.files(TABLE, [1]) == {}
+    assert await store.reply(TABLE, h("r"), 0) is None
+    await store.commit(TABLE, [Insert(live(1, "k")), Keep(1), Remove(1)])
+    assert await store.past("other", h("k"), 9, 0) == ([Past(1, 1, h("k"), 1_000, h("salt1"), b"body1")], 1)
+
+
+async def test_a_table_that_is_none_cannot_be_dropped(store: Store) -> None:
+    with pytest.raises(VaultError) as caught:
+        await store.drop("tables; --")
+    assert caught.value.code is Code.INTERNAL
+
+
+async def test_what_a_table_has_is_known_after_it_was_relaid_while_written(store: Store) -> None:
+    await store.commit(TABLE, [Insert(live(1, "k"))])
+    kept = asyncio.ensure_future(store.commit(TABLE, [Keep(1), Attach(file("a"))]))
+    await store.ensure(LAYOUT._replace(columns=LAYOUT.columns[:3]))
+    await kept
+    await store.commit(TABLE, [Remove(1)])
+    assert await store.past(TABLE, h("k"), 9, 0) == ([], 0)
+    assert await store.doomed(9) == ["object of a"]
+
+
+async def test_every_verb_refuses_an_unknown_table_and_a_closed_store(store: Store) -> None:
+    def calls(table: str) -> list[object]:
+        return [
+            store.past(table, h("k"), 1, 0), store.files(table, [1]), store.file_scan(table, b"", 1),
+            store.reply(table, h("k"), 0), store.prune(table, 0, 0, 1), store.scan(table, 0, 1),
+            store.select(table, Select(ALWAYS, 0)), store.aggregate(table, Grouping(ALWAYS, 0, (), (), 1)),
+        ]  # fmt: skip
+
+    await every(calls("none"), Code.INTERNAL)
+    await store.close()
+    await every([*calls(TABLE), store.doomed(1), store.absolve([]), store.drop(TABLE)], Code.VAULT_DOWN)
+
+
+async def every(calls: list[object], code: Code) -> None:
+    for call in calls:
+        with pytest.raises(VaultError) as caught:
+            await call  # type: ignore[misc]  # coroutines of several types
+        assert caught.value.code is code

@@ -1,0 +1,41 @@
+import pytest
+
+from proxy.storage.query import ALWAYS, All, Any, Func, Group, Grouping, Holds, Is, Metric, Order, Page, Select, Where
+from proxy.storage.sqlite_query import FEW, aggregate, is_short, scan, select
+from proxy.storage.sqlite_sql import Statements
+from proxy.storage.sqlite_where import prepare
+from tests.support.groups import connect
+from tests.support.rows import LAYOUT, h, live, row
+
+ONE = Is("@key", (h("k"),))
+
+
+@pytest.mark.parametrize(
+    ("where", "short"),
+    [
+        (ONE, True), (All((Holds("city", "x"), ONE)), True), (Is("@rid", (1, 2)), True), (ALWAYS, False),
+        (Any((ONE, ONE)), False), (ONE._replace(negated=True), False), (Is("@key", (None,)), False),
+        (Is("city", ("x",)), False), (Is("@rid", tuple(range(FEW + 1))), False),
+    ],
+)  # fmt: skip
+def test_few_named_rows_are_a_short_question(where: Where, short: bool) -> None:
+    assert is_short(Select(where, 0)) is short
+
+
+def test_rows_come_in_order_and_groups_with_their_figures() -> None:
+    connection, sql = prepare(connect()), Statements(LAYOUT)
+    cells = ((1, "b", 2**62), (2, None, None), (3, "b", 2**62), (4, "a", -(2**62)))
+    rows = {rid: live(rid, rid)._replace(cells=(None, city, visits, None)) for rid, city, visits in cells}
+    for one in (*rows.values(), row(9)):
+        connection.execute(sql.insert, sql.stored(one))
+    page = select(connection, sql, Select(ALWAYS, 0, (Order("city", descending=True),), 2, 1))
+    assert page == Page([rows[3], rows[4]], 4)
+    assert select(connection, sql, Select(ALWAYS, 0, limit=0, counted=False)) == Page([], 0)
+    figures = (Metric(Func.COUNT), Metric(Func.SUM, "visits"), Metric(Func.MIN, "visits"))
+    assert aggregate(connection, sql, Grouping(ALWAYS, 0, ("city",), figures, 9, (None,))) == [
+        Group(("a",), (1, -(2**62), -(2**62)), 4),
+        Group(("b",), (2, 2**63, 2**62), 1),
+    ]
+    assert aggregate(connection, sql, Grouping(Any(()), 0, (), figures, 9)) == [Group((), (0, 0, None), 0)]
+    assert [one.rid for one in scan(connection, sql, 3, 9)] == [4, 9]
+    connection.close()
