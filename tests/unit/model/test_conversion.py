@@ -20,7 +20,7 @@ def between(before: FieldType, after: FieldType, **more: Any) -> Conversion:
     [
         ("integer", "string", -5, "-5"),
         ("decimal", "string", Decimal("12.50"), "12.5"),
-        ("decimal", "string", Decimal("100"), "100"),
+        ("decimal", "string", Decimal(100), "100"),
         ("decimal", "string", Decimal("-0.0"), "0"),
         ("boolean", "string", True, "true"),
         ("boolean", "string", False, "false"),
