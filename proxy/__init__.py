@@ -10,6 +10,7 @@ One page to find your way; each room's own ``__init__`` says more:
 ``demo``                  the contacts application and the two-view page of ``domicile demo``
 ``redactor``              rules, routing, selectors, splicing: pure functions, no I/O
 ``vault``                 the use cases on records: seal, stage, settle, reconcile, reap
+``auth``                  clients, their secrets, and the access tokens they are given
 ``tokenization``          value + key + options -> token, one file per family of shapes
 ``storage``               engines for sealed rows; treated as untrusted
 ``objectstore``           backends for sealed attachments; treated as untrusted

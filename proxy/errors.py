@@ -95,6 +95,9 @@ class VaultError(Exception):
     #: Seconds after which it is worth trying again, where somebody knows.
     retry_after: int | None = None
 
+    #: How the caller may prove who it is, where that was what failed (``WWW-Authenticate``, RFC 9110 section 11.6.1).
+    challenge: str | None = None
+
     def __init__(self, code: Code, message: str, details: tuple[Detail, ...] = ()) -> None:
         super().__init__(message)
         self.code = code

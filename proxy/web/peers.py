@@ -36,6 +36,22 @@ def plain(host: str) -> str:
     return str(address.ipv4_mapped or address)
 
 
+def caller_of(peer: str, chain: Sequence[str], trusted: "Trusted") -> str:
+    """The address that a request comes from: that of the peer, or, as long as that is trusted, the one it told of.
+
+    ``chain`` is ``X-Forwarded-For``, field by field. It is read from its end, where the nearest proxy writes; what is no
+    address ends it, for then nobody knows what stands before it.
+    """
+    host = plain(peer)
+    told = [part.strip() for line in chain for part in line.split(",")]
+    while told and trusted.holds(host):
+        try:
+            host = plain(str(ipaddress.ip_address(told.pop())))
+        except ValueError:
+            break
+    return host
+
+
 class Trusted:
     """The networks of ``trusted_proxies``."""
 

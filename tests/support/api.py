@@ -13,6 +13,7 @@ from proxy.model.access import Principal
 from proxy.web.api.app import VaultConnection, vault_app
 from proxy.web.api.operation import Answer, Call, Handler, Operation, Services
 from proxy.web.listening import listen
+from proxy.web.peers import Trusted
 
 #: What the tests' own access check takes.
 TOKENS = {"writer": Principal("writer", "default"), "chief": Principal("chief", "default", admin=True)}
@@ -34,7 +35,8 @@ async def once(call: Call, handler: Handler) -> Answer:
 def services(**given: Any) -> Services:
     """Services of a test; what it does not give is not there."""
     made = {"catalog": cast(Any, None), "access": access, "once": once, "body_limit": 4096, "country": "se"}
-    return Services(**{**made, **given})
+    auth = {"auth": cast(Any, None), "trusted": Trusted(())}
+    return Services(**{**made, **auth, **given})
 
 
 @dataclass

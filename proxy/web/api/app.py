@@ -61,6 +61,8 @@ async def _outermost(request: web.Request, handler: Handler) -> web.StreamRespon
         _log.exception("a request to the vault failed", method=request.method)
         fault = _FAILED
     operation = request.get(OPERATION)
+    if operation is not None and operation.refuse is not None:
+        return await send(request, operation.refuse(fault))
     return await send(request, refused("" if operation is None else operation.name, fault))
 
 

@@ -42,6 +42,6 @@ def refused(operation: str, error: VaultError) -> Answer:
     headers: dict[str, str] = {}
     if (wait := wait_of(error)) is not None:
         headers["Retry-After"] = str(wait)
-    if status == 401:
-        headers["WWW-Authenticate"] = "Bearer"  # RFC 9110, section 15.5.2
+    if status == 401 or error.challenge is not None:
+        headers["WWW-Authenticate"] = error.challenge or "Bearer"  # RFC 9110, section 15.5.2
     return Answer(status, document(status, error), headers, PROBLEM)

@@ -7,11 +7,14 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from aiohttp import web
 
+from proxy.auth.service import TokenService
+from proxy.errors import VaultError
 from proxy.model.access import Principal
 from proxy.model.limits import DEFAULTS, Limits
 from proxy.model.record import Record
 from proxy.storage.changes import Change
 from proxy.vault.records import Records
+from proxy.web.peers import Trusted
 
 
 class Takes(enum.Enum):
@@ -61,6 +64,8 @@ class Services:
     access: Callable[[web.Request], Awaitable[Principal]]  #: who calls; raises ``VaultError(UNAUTHORIZED)``
     once: "Once"
     body_limit: int  #: bytes of a body that is no upload
+    auth: TokenService
+    trusted: Trusted  #: whose forwarding fields tell where a caller is
     country: str  #: lower-case ISO code; the one country of this instance
     limits: Limits = DEFAULTS
     on_existing: Literal["refuse", "update"] = "refuse"  #: what a create does with a key that is used
@@ -111,6 +116,7 @@ class Operation(NamedTuple):
     takes: Takes = Takes.JSON
     access: Access = Access.CLIENT
     query: tuple[str, ...] = ()  #: the query parameters it knows; others are refused
+    refuse: Callable[[VaultError], Answer] | None = None  #: how it tells errors where it is not by problem documents
 
 
 def _nothing_more(_records: Sequence[Record]) -> Sequence[Change]:

@@ -14,6 +14,7 @@ from multidict import CIMultiDict
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.access import Principal
 from proxy.web.api import bodies
+from proxy.web.api.access import not_admin
 from proxy.web.api.operation import Access, Answer, Call, Operation, Services, Takes
 
 #: The operation that a request reached, for the error table; set before anything can fail.
@@ -39,7 +40,7 @@ def serve(operation: Operation, services: Services) -> Callable[[web.Request], A
         request[OPERATION] = operation
         principal = await services.access(request) if guarded else _NOBODY
         if operation.access is Access.ADMIN and not principal.admin:
-            raise VaultError(Code.FORBIDDEN, "This operation needs a client with the scope admin.")
+            raise not_admin()
         query = _query(request, known) if request.query_string else {}
         body, content = b"", None
         if operation.takes is Takes.STREAM:

@@ -3,7 +3,7 @@ from typing import Any, cast
 
 import pytest
 
-from proxy.web.peers import UNKNOWN, Client, Trusted, peer_of, plain
+from proxy.web.peers import UNKNOWN, Client, Trusted, caller_of, peer_of, plain
 
 
 class Transport:
@@ -45,3 +45,24 @@ def test_trust_goes_by_network_and_version():
     assert [trusted.holds(host) for host in ("10.9.9.9", "192.0.2.7", "2001:db8::1")] == [True] * 3
     assert [trusted.holds(host) for host in ("11.0.0.0", "192.0.2.8", "2001:db9::1", "::a00:1", "")] == [False] * 5
     assert not Trusted(()).holds("127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("peer_", "chain", "caller"),
+    [
+        ("192.0.2.1", ["198.51.100.7"], "192.0.2.1"),
+        ("10.0.0.1", [], "10.0.0.1"),
+        ("10.0.0.1", ["198.51.100.7"], "198.51.100.7"),
+        ("10.0.0.1", ["203.0.113.9, 198.51.100.7"], "198.51.100.7"),
+        ("10.0.0.1", ["203.0.113.9", "198.51.100.7, 10.0.0.2"], "198.51.100.7"),
+        ("10.0.0.1", ["10.0.0.3, 10.0.0.2"], "10.0.0.3"),
+        ("10.0.0.1", ["198.51.100.7, unknown"], "10.0.0.1"),
+        ("10.0.0.1", ["198.51.100.7:443"], "10.0.0.1"),
+        ("10.0.0.1", [""], "10.0.0.1"),
+        ("::ffff:10.0.0.1", ["::FFFF:198.51.100.7"], "198.51.100.7"),
+        ("10.0.0.1", ["2001:DB8::1"], "2001:db8::1"),
+        ("", ["198.51.100.7"], ""),
+    ],
+)
+def test_the_caller_is_the_last_one_that_a_trusted_proxy_told_of(peer_, chain, caller):
+    assert caller_of(peer_, chain, Trusted((ipaddress.ip_network("10.0.0.0/8"),))) == caller

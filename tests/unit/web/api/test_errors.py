@@ -28,3 +28,10 @@ def test_statuses_are_those_of_the_specification(operation, code, status):
 def test_who_may_try_again_is_told_when():
     error = VaultError(Code.OVERLOADED, "Later.")
     assert refused("", error).headers == {"Retry-After": "1"}
+
+
+def test_who_did_not_prove_itself_is_told_how():
+    error = VaultError(Code.UNAUTHORIZED, "Who is it?")
+    assert refused("", error).headers == {"WWW-Authenticate": "Bearer"}
+    error.challenge = 'Bearer realm="domicile"'
+    assert refused("", error).headers == {"WWW-Authenticate": 'Bearer realm="domicile"'}

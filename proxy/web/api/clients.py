@@ -1,0 +1,66 @@
+"""Administration of clients: ``/api/clients``. Administrators see and change those of their own environment."""
+
+from typing import Any
+
+from proxy.auth.clients import Client
+from proxy.clock import to_wire
+from proxy.errors import Code, Detail, VaultError
+from proxy.web.api import shapes, wire
+from proxy.web.api.operation import Answer, Call
+
+
+async def create(call: Call) -> Answer:
+    """A new client; its secret is told here and never again."""
+    content = shapes.members(call.content, ("name", "environment_id", "admin"), ("name", "environment_id"))
+    name, environment, admin = content["name"], content["environment_id"], content.get("admin", False)
+    faults = [Detail(f"/{member}", "Has to be a string.") for member in _TEXTS if not isinstance(content[member], str)]
+    if not isinstance(admin, bool):
+        faults.append(Detail("/admin", "Has to be true or false."))
+    if isinstance(environment, str) and environment != call.principal.environment:
+        faults.append(Detail("/environment_id", "Is not the environment of the access token."))
+    if faults:
+        raise VaultError(Code.INVALID_INPUT, "The client cannot be made as described.", tuple(faults))
+    made = await call.services.auth.clients.create(name, environment, admin=admin)
+    return wire.answer(201, {"client_id": made.client.id, "client_secret": made.secret})
+
+
+async def listing(call: Call) -> Answer:
+    """The clients, oldest first, page by page; never a secret."""
+    limits = call.services.limits
+    limit = shapes.number(call, "limit", limits.find_default, 1, limits.find_maximum)
+    offset = shapes.number(call, "offset", 0, 0, 2**31)
+    own = [client for client in call.services.auth.clients.listed() if client.environment == call.principal.environment]
+    return wire.page(map(shown, own[offset : offset + limit]), limit, offset, len(own))
+
+
+async def one(call: Call) -> Answer:
+    """One client."""
+    return wire.answer(200, shown(_own(call)))
+
+
+async def remove(call: Call) -> Answer:
+    """End a client and every token of it, at once."""
+    await call.services.auth.clients.remove(_own(call).id)
+    return Answer(204)
+
+
+def shown(client: Client) -> dict[str, Any]:
+    """A client as administrators see it."""
+    return {
+        "client_id": client.id,
+        "name": client.name,
+        "environment_id": client.environment,
+        "admin": client.admin,
+        "disabled": client.disabled,
+        "created_at": to_wire(client.created_at),
+    }
+
+
+_TEXTS = ("name", "environment_id")
+
+
+def _own(call: Call) -> Client:
+    client = call.services.auth.clients.find(call.path["client_id"])
+    if client is None or client.environment != call.principal.environment:
+        raise VaultError(Code.NOT_FOUND, "There is no client of that id.")
+    return client

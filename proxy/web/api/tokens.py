@@ -1,0 +1,79 @@
+"""The endpoints of the token service: ``/oauth2/*`` and its metadata. Their errors are those of RFC 6749, not problem documents."""
+
+from typing import Final
+
+from proxy.auth.errors import OAuthError
+from proxy.errors import Code, VaultError
+from proxy.web.api import wire
+from proxy.web.api.errors import status_of
+from proxy.web.api.operation import Answer, Call
+from proxy.web.own import wait_of
+from proxy.web.peers import caller_of
+
+#: Nothing between here and the client may keep a token (RFC 6749, section 5.1).
+_UNKEPT: Final = {"Cache-Control": "no-store", "Pragma": "no-cache"}
+
+#: Metadata and public keys change once a day, and then a reader that meets an unknown key asks anew.
+_KEPT: Final = {"Cache-Control": "public, max-age=300"}
+
+
+async def token(call: Call) -> Answer:
+    """An access token by client credentials (RFC 6749, section 4.4)."""
+    try:
+        answer = await call.services.auth.token(call.body, _authorization(call), _address(call))
+    except OAuthError as error:
+        return _told(error)
+    return wire.answer(200, answer)._replace(headers=_UNKEPT)
+
+
+async def introspect(call: Call) -> Answer:
+    """Whether a token is valid, and what it says (RFC 7662)."""
+    try:
+        answer = await call.services.auth.introspection(call.body, _authorization(call), _address(call))
+    except OAuthError as error:
+        return _told(error)
+    return wire.answer(200, answer)._replace(headers=_UNKEPT)
+
+
+async def metadata(call: Call) -> Answer:
+    """What a client needs to know of this token service (RFC 8414)."""
+    return wire.answer(200, call.services.auth.metadata())._replace(headers=_KEPT)
+
+
+async def jwks(call: Call) -> Answer:
+    """The public keys of access tokens (RFC 7517)."""
+    return wire.answer(200, call.services.auth.jwks())._replace(headers=_KEPT)
+
+
+def refuse(error: VaultError) -> Answer:
+    """What failed before a handler, in the words of RFC 6749; a body of another type is ``invalid_request`` like the rest."""
+    status = 400 if error.code is Code.UNSUPPORTED_MEDIA_TYPE else status_of("", error.code)
+    if status < 500:
+        return _told(
+            OAuthError("invalid_request", "The request is no form of the size and type that is taken here.", status)
+        )
+    word = "temporarily_unavailable" if status == 503 else "server_error"
+    told = OAuthError(word, "The service failed; try again later.", status)
+    told.retry_after = wait_of(error)
+    return _told(told)
+
+
+def _told(error: OAuthError) -> Answer:
+    headers = dict(_UNKEPT)
+    if error.challenge is not None:
+        headers["WWW-Authenticate"] = error.challenge
+    if error.retry_after is not None:
+        headers["Retry-After"] = str(error.retry_after)
+    body = wire.encode({"error": error.error, "error_description": error.description})
+    return Answer(error.status, body, headers)
+
+
+def _authorization(call: Call) -> str | None:
+    """The field as it came; several are taken together, which is none that can be read."""
+    sent = call.request.headers.getall("Authorization", ())
+    return ", ".join(sent) if sent else None
+
+
+def _address(call: Call) -> str:
+    request = call.request
+    return caller_of(request.remote or "", request.headers.getall("X-Forwarded-For", ()), call.services.trusted)
