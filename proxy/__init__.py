@@ -4,6 +4,7 @@ One page to find your way; each room's own ``__init__`` says more:
 
 ========================  =========================================================================
 ``bootstrap``             settings in, running applications out; the only file that names engines
+``composition``           the larger parts of it: what the vault's interface and the ways to applications are made of
 ``config``                settings file and environment, parsed once into frozen ``Settings``
 ``cli``                   one file per command of ``domicile``
 ``web``                   sockets and HTTP: the gateway, the upstream connection, the admin listener

@@ -12,7 +12,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
 from proxy.clock import Clock, system_clock
-from proxy.config import Keys, Settings, Upstream
+from proxy.composition.ways import gateway_options, renew, ways
+from proxy.config import Keys, Settings
 from proxy.crypto.keyset import Keyset
 from proxy.crypto.sources import KeySource, open_source
 from proxy.errors import Code, Detail, VaultError
@@ -32,15 +33,9 @@ from proxy.vault.janitor import pending
 from proxy.vault.vault import Vault, VaultOptions, has_keyset, new_vault, open_vault
 from proxy.web.admin import Check, admin_app
 from proxy.web.applications import Applications
-from proxy.web.forwarded import Telling, Told
-from proxy.web.gateway import Gateway, GatewayOptions
+from proxy.web.gateway import Gateway
 from proxy.web.journal import MetricsJournal
 from proxy.web.listening import listen
-from proxy.web.peers import Trusted
-from proxy.web.preamble import Preambles
-from proxy.web.upstream.client import Way
-from proxy.web.upstream.limits import Limits
-from proxy.web.upstream.tls import ClientTls, client_context
 
 _log = logs.logger("bootstrap")
 
@@ -144,7 +139,7 @@ def check_store(settings: Settings) -> None:
 
 def check_upstream(settings: Settings, rules: RuleSet | None) -> None:
     """Raise what a start would say of the ways to the applications; ``rules`` where they are in order."""
-    _ways(settings)
+    ways(settings)
     if rules is not None:
         _refuse_strangers(settings, rules)
 
@@ -210,7 +205,7 @@ async def running(
     async with AsyncExitStack() as stack:
         rules = load_rules(settings, overrides)
         _refuse_strangers(settings, rules)
-        way, special = _ways(settings)
+        way, special = ways(settings)
         store, _ = await _open_with_key(settings, hooks)
         stack.push_async_callback(store.close)
         metrics.watch("domicile_vault_writer_queue", lambda: float(hooks.waiting()))
@@ -225,9 +220,9 @@ async def running(
 
         reloader = Reloader(settings.rules, lambda: load_rules(settings, overrides), adopt, in_force, metrics)
         applications = Applications(metrics, way, special)
-        gateway = Gateway(in_force, journal, _gateway_options(settings, applications))
+        gateway = Gateway(in_force, journal, gateway_options(settings, applications))
         stack.push_async_callback(gateway.close)
-        started = Running("", "", in_force, vault, reloader, gateway, lambda: _renew(settings, applications))
+        started = Running("", "", in_force, vault, reloader, gateway, lambda: renew(settings, applications))
         checks = {"rules": reloader.check, "vault": _vault_check(vault)}
         started.admin = await stack.enter_async_context(
             listen("admin", settings.listen.admin, admin_app(checks, metrics.render))
@@ -246,60 +241,6 @@ async def running(
 
 def _vault_options(settings: Settings) -> VaultOptions:
     return VaultOptions(ENVIRONMENT, settings.country.upper(), settings.pending.keep)
-
-
-def _ways(settings: Settings) -> tuple[Way, dict[str, Way]]:
-    """How applications are reached, and which ones otherwise. Raises ``VaultError`` (BAD_SETTINGS)."""
-    special = {name: _way(own, f"applications.{name}") for name, own in settings.applications.items()}
-    return _way(settings.upstream, "upstream"), special
-
-
-def _way(upstream: Upstream, section: str) -> Way:
-    """How an application is reached. Raises ``VaultError`` (BAD_SETTINGS) if a file for it cannot be used."""
-    tls, breaker = upstream.tls, upstream.breaker
-    limits = Limits(
-        connect=upstream.connect / 1000,
-        head=upstream.head / 1000,
-        idle=upstream.idle / 1000,
-        total=upstream.total / 1000,
-        connections=upstream.connections,
-        queue=upstream.queue,
-        keep=upstream.keep / 1000,
-        failures=breaker.failures,
-        pause=breaker.pause / 1000,
-    )
-    if tls.verify and not (tls.ca or tls.certificate or tls.server_name):
-        return Way(limits)
-    if not tls.verify:
-        _log.warning("tls.verify is false: nobody knows who answers in the application's name", source=section)
-    context = client_context(tls.ca, tls.certificate, tls.key, verify=tls.verify, section=f"{section}.tls")
-    return Way(limits, ClientTls(context, tls.server_name))
-
-
-def _renew(settings: Settings, applications: Applications) -> None:
-    """Read the files for TLS towards applications again; where one cannot be used, all those before stay in force."""
-    try:
-        way, special = _ways(settings)
-    except VaultError as error:
-        for source, text in error.details:
-            _log.error("a file for TLS cannot be used, and those read before stay in force", source=source, text=text)
-        return
-    applications.upstream.renew(way, special)
-    _log.info("the files for TLS towards applications were read again")
-
-
-def _gateway_options(settings: Settings, applications: Applications) -> GatewayOptions:
-    """What is switched off is not made, so that no request pays for it."""
-    forwarding, trusted = settings.forwarding, settings.trusted_proxies
-    told = Told(forwarding.x_forwarded, forwarding.forwarded, forwarding.via, forwarding.host == "upstream")
-    return GatewayOptions(
-        applications.upstream,
-        held=settings.limits.held,
-        met=applications.met,
-        special=settings.applications.keys(),
-        telling=Telling(told, Trusted(trusted)) if any(told) else None,
-        preambles=Preambles(trusted) if settings.listen.proxy_protocol else None,
-    )
 
 
 def _unobserved(_event: str, _schema: str, _count: int) -> None:

@@ -1,0 +1,69 @@
+"""How applications are reached and what they are told, as the settings say."""
+
+from proxy.config import Settings, Upstream
+from proxy.errors import VaultError
+from proxy.telemetry import logs
+from proxy.web.applications import Applications
+from proxy.web.forwarded import Telling, Told
+from proxy.web.gateway import GatewayOptions
+from proxy.web.peers import Trusted
+from proxy.web.preamble import Preambles
+from proxy.web.upstream.client import Way
+from proxy.web.upstream.limits import Limits
+from proxy.web.upstream.tls import ClientTls, client_context
+
+_log = logs.logger("bootstrap")
+
+
+def ways(settings: Settings) -> tuple[Way, dict[str, Way]]:
+    """How applications are reached, and which ones otherwise. Raises ``VaultError`` (BAD_SETTINGS)."""
+    special = {name: _way(own, f"applications.{name}") for name, own in settings.applications.items()}
+    return _way(settings.upstream, "upstream"), special
+
+
+def _way(upstream: Upstream, section: str) -> Way:
+    """How an application is reached. Raises ``VaultError`` (BAD_SETTINGS) if a file for it cannot be used."""
+    tls, breaker = upstream.tls, upstream.breaker
+    limits = Limits(
+        connect=upstream.connect / 1000,
+        head=upstream.head / 1000,
+        idle=upstream.idle / 1000,
+        total=upstream.total / 1000,
+        connections=upstream.connections,
+        queue=upstream.queue,
+        keep=upstream.keep / 1000,
+        failures=breaker.failures,
+        pause=breaker.pause / 1000,
+    )
+    if tls.verify and not (tls.ca or tls.certificate or tls.server_name):
+        return Way(limits)
+    if not tls.verify:
+        _log.warning("tls.verify is false: nobody knows who answers in the application's name", source=section)
+    context = client_context(tls.ca, tls.certificate, tls.key, verify=tls.verify, section=f"{section}.tls")
+    return Way(limits, ClientTls(context, tls.server_name))
+
+
+def renew(settings: Settings, applications: Applications) -> None:
+    """Read the files for TLS towards applications again; where one cannot be used, all those before stay in force."""
+    try:
+        way, special = ways(settings)
+    except VaultError as error:
+        for source, text in error.details:
+            _log.error("a file for TLS cannot be used, and those read before stay in force", source=source, text=text)
+        return
+    applications.upstream.renew(way, special)
+    _log.info("the files for TLS towards applications were read again")
+
+
+def gateway_options(settings: Settings, applications: Applications) -> GatewayOptions:
+    """What is switched off is not made, so that no request pays for it."""
+    forwarding, trusted = settings.forwarding, settings.trusted_proxies
+    told = Told(forwarding.x_forwarded, forwarding.forwarded, forwarding.via, forwarding.host == "upstream")
+    return GatewayOptions(
+        applications.upstream,
+        held=settings.limits.held,
+        met=applications.met,
+        special=settings.applications.keys(),
+        telling=Telling(told, Trusted(trusted)) if any(told) else None,
+        preambles=Preambles(trusted) if settings.listen.proxy_protocol else None,
+    )

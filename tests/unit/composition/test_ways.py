@@ -1,0 +1,26 @@
+import pytest
+
+from proxy.composition.ways import gateway_options, ways
+from proxy.config import load
+from proxy.errors import Code, VaultError
+from proxy.telemetry.metrics import Metrics
+from proxy.web.applications import Applications
+
+
+def test_an_application_of_its_own_differs_where_it_says_so():
+    settings = load(None, {"DOMICILE__UPSTREAM__CONNECT": "3s", "DOMICILE__APPLICATIONS__CRM__HEAD": "7s"})
+    way, special = ways(settings)
+    assert (way.limits.connect, way.limits.head, way.tls) == (3.0, 60.0, None)
+    assert (special["crm"].limits.connect, special["crm"].limits.head) == (3.0, 7.0)
+
+
+def test_a_file_for_tls_that_is_not_there_is_a_fault_of_the_settings(tmp_path):
+    with pytest.raises(VaultError) as caught:
+        ways(load(None, {"DOMICILE__UPSTREAM__TLS__CA": str(tmp_path / "ca.pem")}))
+    assert caught.value.code is Code.BAD_SETTINGS
+
+
+def test_what_is_off_is_not_made():
+    settings = load(None, {})
+    options = gateway_options(settings, Applications(Metrics(), *ways(settings)))
+    assert (options.telling, options.preambles) == (None, None)
