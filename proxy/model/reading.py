@@ -118,7 +118,7 @@ def _compile(schema: Schema, limits: Limits) -> Read:
                 text = "Must not be null" if name in raw else "Is missing"
                 faults.add(pointer + step(name), f"{text}: the field is required.")
         key = fields.get(primary) if primary is not None else None
-        return Draft(key, fields, expires)
+        return Draft(key, fields, expires, pointer)
 
     return read
 

@@ -79,7 +79,7 @@ class Past(NamedTuple):
     rid: int
     version: int  #: unique among the past versions of a row
     key: bytes
-    at: int  #: when this version was made
+    at: int  #: when it became a past one; how long it is kept counts from then
     salt: bytes
     body: bytes
 

@@ -44,9 +44,7 @@ async def attempt(records: Records, changes: Sequence[Change]) -> bool:
         await records.collection.store.commit(records.collection.table, changes)
     except Conflict as conflict:
         if isinstance(conflict.change, Remember):
-            raise VaultError(
-                Code.IDEMPOTENCY_CHECK_FAILED, "The request under this idempotency key has been carried out meanwhile."
-            ) from None
+            raise repeated() from None
         return False
     return True
 
@@ -60,6 +58,13 @@ async def locked(records: Records, keys: Iterable[bytes]) -> AsyncIterator[None]
         yield
     finally:
         locks.release(held)
+
+
+def repeated() -> VaultError:
+    """The error of a request whose answer another process, or a repetition, has stored meanwhile."""
+    return VaultError(
+        Code.IDEMPOTENCY_CHECK_FAILED, "The request under this idempotency key has been carried out meanwhile."
+    )
 
 
 def overtaken(records: Records) -> VaultError:

@@ -10,12 +10,13 @@ import msgspec
 from proxy.model.record import Action, Fields
 
 
-class Document(msgspec.Struct, frozen=True, rename={"fields": "f", "action": "a", "by": "b"}):
-    """One version of a record: its fields, what made it, and the client that did."""
+class Document(msgspec.Struct, frozen=True, rename={"fields": "f", "action": "a", "by": "b", "at": "t"}):
+    """One version of a record: its fields, what made it, the client that did, and when (milliseconds since the epoch)."""
 
     fields: Fields
     action: Action = Action.CREATE
     by: str = ""
+    at: int = 0
 
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode

@@ -1,4 +1,4 @@
-"""The sweep: expired records go, what stays pending too long is reported and reaped, late settling is tried again."""
+"""The sweep: expired records go, so do old past versions and answers, and what stays pending too long is reported and reaped."""
 
 from collections.abc import Sequence
 
@@ -13,14 +13,44 @@ _BATCH = 200
 
 
 async def sweep_expired(collection: Collection) -> int:
-    """Delete records whose time has come; how many."""
+    """Delete records whose time has come, with their past versions; how many.
+
+    A record that somebody is changing just now is left to the next sweep: its end may be put off. The others are looked at
+    once more when nobody can change them.
+    """
     swept = 0
     while rids := await collection.store.expired(collection.table, collection.clock(), _BATCH):
-        await collection.store.commit(collection.table, [Remove(rid) for rid in rids])
-        swept += len(rids)
+        gone = await _expire(collection, rids)
+        swept += gone
+        if not gone:
+            break  # all of them are being changed
     if swept:
         collection.observe("expired", swept)
     return swept
+
+
+async def _expire(collection: Collection, rids: Sequence[int]) -> int:
+    locks = collection.state.locks
+    rows = await collection.store.rows(collection.table, rids)
+    free = [row for row in rows.values() if row.key is None or locks.take(row.key)]
+    try:
+        rows = await collection.store.rows(collection.table, [row.rid for row in free])
+        due = [row.rid for row in rows.values() if not collection.alive(row)]
+        if due:
+            await collection.store.commit(collection.table, [Remove(rid) for rid in due])
+        return len(due)
+    finally:
+        locks.release([row.key for row in free if row.key is not None])
+
+
+async def prune(collection: Collection) -> int:
+    """Forget past versions that are older than the operator keeps them, and answers that nobody may ask for again; how many."""
+    now = collection.clock()
+    before = now - collection.around.history.keep
+    pruned = 0
+    while some := await collection.store.prune(collection.table, before, now, _BATCH):
+        pruned += some
+    return pruned
 
 
 async def reap(collection: Collection, keep: int) -> int:

@@ -77,7 +77,7 @@ class Records:
         collection = self.collection
         now = collection.clock()
         salt = collection.sealer.new_salt()
-        body = collection.sealer.record(rid, salt).plain_body(pack(Document(fields, Action.CREATE, by)), 1)
+        body = collection.sealer.record(rid, salt).plain_body(pack(Document(fields, Action.CREATE, by, now)), 1)
         return Row(
             rid, collection.key_hash(key), None, State.LIVE, 1, now, now, expires_at, salt, body, self.cells(fields)
         )
@@ -86,16 +86,21 @@ class Records:
         """The row with its next version; the key stays."""
         collection, version = self.collection, row.version + 1
         sealer = collection.sealer.record(row.rid, row.salt)
-        body = sealer.plain_body(pack(Document(fields, Action.UPDATE, by)), version)
         now = max(collection.clock(), row.updated_at)  # a clock that was set back must not disorder the history
+        body = sealer.plain_body(pack(Document(fields, Action.UPDATE, by, now)), version)
         return row._replace(version=version, updated_at=now, expires_at=expires_at, body=body, cells=self.cells(fields))
+
+    def outlived(self, row: Row) -> Past:
+        """The present version of a row as a past one, since another takes its place now."""
+        at = max(self.collection.clock(), row.updated_at)
+        return Past(row.rid, row.version, row.key or b"", at, row.salt, row.body)
 
     def last_past(self, row: Row, by: str) -> Past:
         """The note that a record was deleted: its last values once more, as a version of their own."""
         record, version = self.open(row), row.version + 1
         sealer = self.collection.sealer.record(row.rid, row.salt)
-        body = sealer.plain_body(pack(Document(record.fields, Action.DELETE, by)), version)
         at = max(self.collection.clock(), row.updated_at)
+        body = sealer.plain_body(pack(Document(record.fields, Action.DELETE, by, at)), version)
         return Past(row.rid, version, row.key or b"", at, row.salt, body)
 
     def cells(self, fields: Fields) -> tuple[Cell, ...]:
@@ -167,10 +172,10 @@ class Records:
         if not is_document(plain):
             return Record(past.rid, key, _texts(plain), past.version, created_at, past.at)
         document = unpack(plain)
-        fields = conformed(self.schema, document.fields)
+        fields = document.fields if self.of_rules else conformed(self.schema, document.fields)
         if self.primary is not None:
             key = self._key_of(fields)
-        return Record(past.rid, key, fields, past.version, created_at, past.at, None, document.action, document.by)
+        return Record(past.rid, key, fields, past.version, created_at, document.at, None, document.action, document.by)
 
     def open_all(self, rows: Iterable[Row]) -> Iterator[Record]:
         """The records of rows in order; one that does not open is counted, logged by its event, and left out."""

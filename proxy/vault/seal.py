@@ -8,7 +8,7 @@ import struct
 
 from proxy.crypto.aead import RecordAead, Seal
 from proxy.crypto.randomness import random_bytes
-from proxy.storage.rows import Past, Row, Staged
+from proxy.storage.rows import Past, Reply, Row, Staged
 from proxy.vault.content import Content, pack, unpack
 
 #: Bytes of salt of a record; without its salt the record's body never opens again (crypto-shredding).
@@ -76,6 +76,18 @@ class Sealer:
         if row.key_sealed is None:
             return None
         return self._aead.open(row.key_sealed, row.salt, self._context(b"k", row.rid, 0)).decode()
+
+    def reply(self, reply: Reply, plain: bytes) -> bytes:
+        """The sealed answer that a reply keeps: its salt, then the body. It opens under this key and digest alone."""
+        salt = self.new_salt()
+        return salt + self._aead.seal(plain, salt, self._of_reply(reply))
+
+    def open_reply(self, reply: Reply) -> bytes:
+        """The answer that a reply keeps; raises as ``open``."""
+        return self._aead.open(reply.sealed[SALT_BYTES:], reply.sealed[:SALT_BYTES], self._of_reply(reply))
+
+    def _of_reply(self, reply: Reply) -> bytes:
+        return b"a%b%b%b" % (self._scope, reply.key, reply.digest)
 
     def _context(self, part: bytes, rid: int, number: int) -> bytes:
         return b"%b%b%b" % (part, self._scope, _numbers(rid, number))

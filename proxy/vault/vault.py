@@ -13,7 +13,7 @@ from proxy.errors import Code, VaultError
 from proxy.storage.base import Store
 from proxy.storage.rows import Layout
 from proxy.vault.collection import Collection, History, Observe, Recipe, Sequencer, Surroundings, TableState
-from proxy.vault.janitor import reap, sweep_expired
+from proxy.vault.janitor import prune, reap, sweep_expired
 from proxy.vault.registry import place
 
 
@@ -64,8 +64,8 @@ class Vault:
         return self._around.environment
 
     def collections(self) -> Iterable[Collection]:
-        """The collections in use, as last asked for."""
-        return tuple(self._collections.values())
+        """The collections in use, as last asked for; not those that the vault keeps for itself (``@…``)."""
+        return tuple(made for name, made in self._collections.items() if not name.startswith("@"))
 
     def later(self, settle: Callable[[], Awaitable[None]]) -> None:
         """Try a settling again at the next upkeep: the application has answered, but the store could not be written."""
@@ -92,8 +92,9 @@ class Vault:
         fault, self._fault = self._fault, None
         if fault is not None:
             raise fault
-        for collection in self.collections():
+        for collection in tuple(self._collections.values()):
             await sweep_expired(collection)
+            await prune(collection)
             await reap(collection, self._options.pending_keep)
 
     async def _settle_late(self) -> None:

@@ -14,9 +14,10 @@ from typing import Literal
 from msgspec import UNSET
 
 from proxy.errors import Code, Detail, VaultError
+from proxy.model.faults import step
 from proxy.model.query import KEY
-from proxy.model.record import Action, Draft, Record
-from proxy.storage.changes import Change, Insert, Keep, Reindex, Remove, Replace
+from proxy.model.record import Action, Draft, Fields, Record
+from proxy.storage.changes import Change, Inscribe, Insert, Reindex, Remove, Replace
 from proxy.storage.rows import Row
 from proxy.vault.closing import TRIES, Closing, attempt, locked, overtaken, refuse_of_rules
 from proxy.vault.records import Records
@@ -64,12 +65,19 @@ def successor(
     """The next version of a row, whose fields are those of the draft; and the changes that make it so."""
     expires = None if draft.expires_at is UNSET else draft.expires_at
     following = records.next_row(row, draft.fields, by, expires)
-    changes: list[Change] = [Keep(row.rid)] if records.keeps_history else []
+    return record_of(following, draft.key, draft.fields, by), replacing(records, row, following, (before, draft.fields))
+
+
+def replacing(
+    records: Records, row: Row, following: Row, fields: tuple[Mapping[str, object], Mapping[str, object]]
+) -> list[Change]:
+    """The changes that put another version in a row's place; ``fields`` are those of before and after."""
+    changes: list[Change] = [Inscribe(records.outlived(row))] if records.keeps_history else []
     changes.append(Replace(following, row.version))
-    drop, add = _moved(records, before, draft.fields)
+    drop, add = _moved(records, *fields)
     if drop or add:
         changes.append(Reindex(row.rid, tuple(add), tuple(drop)))
-    return _record(following, draft.key, draft, Action.UPDATE, by), changes
+    return changes
 
 
 def _inserts(records: Records, drafts: Sequence[Draft], by: str) -> tuple[list[Record], list[Change]]:
@@ -80,7 +88,7 @@ def _inserts(records: Records, drafts: Sequence[Draft], by: str) -> tuple[list[R
         expires = None if draft.expires_at is UNSET else draft.expires_at
         row = records.new_row(draft.key or "", draft.fields, sequence(), by, expires)
         changes.append(Insert(row, tuple(records.hashes(draft.fields))))
-        made.append(_record(row, draft.key, draft, Action.CREATE, by))
+        made.append(record_of(row, draft.key, draft.fields, by))
     return made, changes
 
 
@@ -114,8 +122,10 @@ def _differ(before: object, after: object) -> bool:
     return isinstance(after, dict) or before != after
 
 
-def _record(row: Row, key: str | None, draft: Draft, action: Action, by: str) -> Record:
-    return Record(row.rid, key, draft.fields, row.version, row.created_at, row.updated_at, row.expires_at, action, by)
+def record_of(row: Row, key: str | None, fields: Fields, by: str) -> Record:
+    """The record of a row that was made of these just now, without opening it."""
+    action = Action.CREATE if row.version == 1 else Action.UPDATE
+    return Record(row.rid, key, fields, row.version, row.created_at, row.updated_at, row.expires_at, action, by)
 
 
 def _keys(records: Records, drafts: Sequence[Draft]) -> list[bytes]:
@@ -143,9 +153,4 @@ def _detail(records: Records, draft: Draft, text: str) -> Detail:
 
 def place_of_key(records: Records, draft: Draft) -> str:
     """JSON Pointer to the primary key of a draft."""
-    return f"{draft.at}/{pointed(records.primary.name if records.primary is not None else KEY)}"
-
-
-def pointed(name: str) -> str:
-    """A member name as a part of a JSON Pointer (RFC 6901, section 3)."""
-    return name.replace("~", "~0").replace("/", "~1")
+    return draft.at + step(records.primary.name if records.primary is not None else KEY)

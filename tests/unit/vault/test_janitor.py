@@ -1,5 +1,11 @@
-from proxy.vault.janitor import pending, reap, sweep_expired
+from proxy.storage.memory import MemoryStore
+from proxy.vault.closing import locked, nothing
+from proxy.vault.collection import History
+from proxy.vault.history import history
+from proxy.vault.janitor import pending, prune, reap, sweep_expired
 from proxy.vault.staging import bind, doubt, forget, stage_creates, stage_updates
+from proxy.vault.update import update
+from tests.support.contacts import Contacts, contact, make_contacts
 from tests.support.vaults import draft, make_bench, person
 
 WEEK = 7 * 86_400_000
@@ -37,3 +43,60 @@ async def test_what_is_under_way_is_never_reaped() -> None:
     assert await reap(bench.people, WEEK) == 0
     forget(bench.people, held)
     assert await reap(bench.people, WEEK) == 1
+
+
+async def test_a_record_that_is_being_changed_is_left_to_the_next_sweep() -> None:
+    contacts = await make_contacts()
+    await contacts.add(*[contact(key, expires_at=contacts.clock()) for key in "ab"])
+    collection = contacts.records.collection
+    async with locked(contacts.records, [collection.key_hash("a")]):
+        assert await sweep_expired(collection) == 1
+        assert await sweep_expired(collection) == 0
+    assert await sweep_expired(collection) == 1
+
+
+class PuttingOff(MemoryStore):
+    """Lets the end of a record be put off between the sweep's question and its look."""
+
+    contacts: Contacts | None = None
+
+    async def expired(self, table: str, now: int, limit: int) -> list[int]:
+        rids = await super().expired(table, now, limit)
+        if self.contacts is not None:
+            contacts, self.contacts = self.contacts, None
+            contacts.clock.advance(-1)
+            await update(contacts.records, [contact("a", expires_at=None)], "x", nothing)
+            contacts.clock.advance(1)
+        return rids
+
+
+async def test_a_record_whose_end_was_put_off_meanwhile_stays() -> None:
+    contacts = await make_contacts(store := PuttingOff())
+    await contacts.add(*[contact(key, expires_at=contacts.clock() + 1) for key in "ab"])
+    contacts.clock.advance(1)
+    store.contacts = contacts
+    assert await sweep_expired(contacts.records.collection) == 1
+    assert await contacts.keys("a", "b") == ["a"]
+
+
+async def test_past_versions_are_forgotten_when_they_have_been_past_for_long_enough() -> None:
+    contacts = await make_contacts(history=History(keep=1000))
+    await contacts.add(contact("a", age=1))
+    contacts.clock.advance(5000)
+    for age in (2, 3):
+        contacts.clock.advance(500)
+        await update(contacts.records, [contact("a", age=age)], "x", nothing)
+    collection = contacts.records.collection
+    contacts.clock.advance(500)
+    assert await prune(collection) == 0
+    contacts.clock.advance(1)
+    assert await prune(collection) == 1
+    assert [one.version for one in (await history(contacts.records, "a", 10, 0))[0]] == [3, 2]
+
+
+async def test_a_whole_backlog_is_pruned() -> None:
+    contacts = await make_contacts(history=History(keep=1))
+    await contacts.add(*[contact(str(number)) for number in range(250)])
+    await update(contacts.records, [contact(str(number)) for number in range(250)], "x", nothing)
+    contacts.clock.advance(2)
+    assert await prune(contacts.records.collection) == 250

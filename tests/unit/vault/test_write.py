@@ -5,13 +5,13 @@ from decimal import Decimal
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.model.record import Record
+from proxy.model.record import Action, Record
 from proxy.storage import open_store
 from proxy.storage.changes import Change, Conflict, Insert
 from proxy.storage.memory import MemoryStore
 from proxy.vault.closing import TRIES, nothing
 from proxy.vault.records import Records
-from proxy.vault.write import create, pointed
+from proxy.vault.write import create
 from tests.support.contacts import Contacts, contact, make_contacts
 from tests.support.vaults import make_bench
 
@@ -59,6 +59,38 @@ async def test_the_key_of_an_expired_record_is_free_before_it_is_swept() -> None
     made = await contacts.add(contact("a", name="new"), contact("b"))
     assert await contacts.get("a") == made[0]
     assert made[0].version == 1
+
+
+async def test_where_the_operator_wants_it_an_existing_record_becomes_what_was_sent() -> None:
+    contacts = await make_contacts()
+    (first,) = await contacts.add(contact("a", name="Ann", note="n", expires_at=contacts.clock() + 1000))
+    contacts.clock.advance(5)
+    made = await create(
+        contacts.records, [contact("b"), contact("a", name="Eva")], "other", nothing, on_existing="update"
+    )
+    assert [(record.key, record.version, record.action) for record in made] == [
+        ("b", 1, Action.CREATE),
+        ("a", 2, Action.UPDATE),
+    ]
+    assert made[1].fields == {"id": "a", "name": "Eva"}
+    assert (made[1].created_at, made[1].updated_at, made[1].expires_at) == (first.created_at, contacts.clock(), None)
+    assert await contacts.get("a") == made[1]
+    past, total = await contacts.store.past(
+        contacts.records.collection.table, contacts.records.collection.key_hash("a"), 10, 0
+    )
+    assert (total, contacts.records.open_past(past[0], 0).fields) == (1, first.fields)
+
+
+async def test_parts_of_an_overwritten_text_no_longer_find_the_record() -> None:
+    contacts = await make_contacts()
+    (made,) = await contacts.add(contact("a", name="Annabel", extra={"flag": True}))
+    records = contacts.records
+    await create(records, [contact("a", name="Isabel", extra={"flag": 1})], "x", nothing, on_existing="update")
+    table = records.collection.table
+    gone, stayed, came = (records.gram_hashes("name", part)[0] for part in ("ann", "bel", "isa"))
+    true, one = (records.leaf_hash("extra", ("flag",), value, inside=False) for value in (True, 1))
+    found = await contacts.store.by_tokens(table, (gone, stayed, came, true, one))
+    assert found == {stayed: (made.rid,), came: (made.rid,), one: (made.rid,)}
 
 
 async def test_what_closes_a_write_is_in_its_commit_or_nothing_is() -> None:
@@ -124,7 +156,3 @@ async def test_of_many_creates_of_one_key_one_wins(engine: str, tmp_path: object
     winners = [by for by in told if by != Code.RECORD_EXISTS]
     assert stored is not None
     assert winners == [stored.by]
-
-
-def test_member_names_are_escaped_in_pointers() -> None:
-    assert pointed("a/b~c") == "a~1b~0c"

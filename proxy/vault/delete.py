@@ -1,0 +1,135 @@
+"""The end of records over the vault's own interface: one, many, and what hangs on them.
+
+``cascade_by`` names a field: records whose field holds the key of a deleted record are deleted as well, and those that hang on
+them, whatever circles they form; all in one commit. The locks of records are taken in one order, so that two deletes cannot
+wait for each other: what hangs on what is found first, and once more when everything found is locked.
+
+Where the operator keeps the history of deleted records (``history.keep_deleted``), the last version and a note of the end stay
+among the past versions under the key; else nothing of the record stays.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.schema import Field, FieldType
+from proxy.storage.changes import Change, Inscribe, Remove
+from proxy.storage.query import Is, Select
+from proxy.storage.rows import Row
+from proxy.vault.closing import TRIES, Closing, attempt, locked, overtaken
+from proxy.vault.records import Records
+
+#: Records that one delete may take with it.
+MOST = 10_000
+#: Keys asked for at once.
+_AT_ONCE = 500
+_TEXTS = (FieldType.STRING,)
+
+
+async def delete_one(records: Records, key: str, by: str, closing: Closing, *, cascade_by: str | None = None) -> None:
+    """Delete a record, and what hangs on it. ``closing`` is given nothing: nothing is left to tell.
+
+    Raises ``VaultError``: ``NOT_FOUND``; ``INVALID_INPUT`` when ``cascade_by`` cannot be asked for equality;
+    ``UNPROCESSABLE`` when more than ``MOST`` records would go; ``CANNOT_OPEN`` for a key that has to be followed; ``CONFLICT``.
+    """
+    if not await _delete(_Delete(records, (key,), by, _followed(records, cascade_by)), closing):
+        raise VaultError(Code.NOT_FOUND, f"There is no such record of {records.name!r}.")
+
+
+async def delete_many(
+    records: Records, keys: Sequence[str], by: str, closing: Closing, *, cascade_by: str | None = None
+) -> None:
+    """Delete those of the records that exist. Raises as ``delete_one``, but ``NO_MATCH`` when none of them does."""
+    if not await _delete(_Delete(records, keys, by, _followed(records, cascade_by)), closing):
+        raise VaultError(Code.NO_MATCH, f"None of these records of {records.name!r} exists.")
+
+
+class _Delete(NamedTuple):
+    records: Records
+    keys: Sequence[str]
+    by: str
+    field: Field | None  #: that is followed from record to record
+
+
+async def _delete(delete: _Delete, closing: Closing) -> int:
+    """Delete; how many records have gone."""
+    records = delete.records
+    names = {records.collection.key_hash(key) for key in delete.keys}
+    for _ in range(TRIES):
+        async with locked(records, names):
+            rows = await _doomed(delete)
+            found = {row.key for row in rows if row.key is not None}
+            if found <= names and await _end(delete, rows, closing):
+                return len(rows)
+        names |= found
+    raise overtaken(records)
+
+
+async def _end(delete: _Delete, rows: Sequence[Row], closing: Closing) -> bool:
+    """Commit the end of these rows; whether nothing came between."""
+    if not rows:
+        return True
+    changes = [change for row in rows for change in _ending(delete.records, row, delete.by)]
+    if not await attempt(delete.records, [*changes, *closing(())]):
+        return False
+    delete.records.collection.observe("deleted", len(rows))
+    return True
+
+
+def _followed(records: Records, cascade_by: str | None) -> Field | None:
+    if cascade_by is None:
+        return None
+    field = next((field for field in records.schema.fields if field.name == cascade_by), None)
+    if field is None or not field.has_column or field.type not in _TEXTS:
+        why = (
+            "There is no such field."
+            if field is None
+            else "Only text fields that can be asked for equality are followed."
+        )
+        raise VaultError(
+            Code.INVALID_INPUT, "Records are followed by a field that holds keys.", (Detail("cascadeBy", why),)
+        )
+    return field
+
+
+async def _doomed(delete: _Delete) -> list[Row]:
+    """The rows of these keys, and all that hang on them."""
+    records, field = delete.records, delete.field
+    rows = {row.rid: row for row in (await records.collection.by_key(delete.keys)).values()}
+    if field is None or not rows:
+        return list(rows.values())
+    column = records.column(field.name)
+    following = [key for row in rows.values() if (key := _key(records, row)) is not None]
+    while following:
+        some, following = following[:_AT_ONCE], following[_AT_ONCE:]
+        cells = tuple(records.cell(field.name, key) for key in some)
+        query = Select(Is(column, cells), records.collection.clock(), limit=MOST + 1, counted=False)
+        page = await records.collection.store.select(records.collection.table, query)
+        fresh = [row for row in page.rows if row.rid not in rows]
+        rows.update((row.rid, row) for row in fresh)
+        if len(rows) > MOST or len(page.rows) > MOST:
+            raise VaultError(
+                Code.UNPROCESSABLE, f"More than {MOST:,} records hang on these; a delete takes so many at most."
+            )
+        following.extend([key for row in fresh if (key := _key(records, row)) is not None])
+        await asyncio.sleep(0)
+    return list(rows.values())
+
+
+def _key(records: Records, row: Row) -> str | None:
+    return records.open(row).key
+
+
+def _ending(records: Records, row: Row, by: str) -> list[Change]:
+    """The changes that end a record; one that does not open can be deleted as well, only its last values cannot be told then."""
+    if not records.keeps_deleted:
+        return [Remove(row.rid)]
+    changes: list[Change] = [Inscribe(records.outlived(row)), Remove(row.rid, keep_past=True)]
+    try:
+        changes.insert(1, Inscribe(records.last_past(row, by)))
+    except VaultError as error:
+        if error.code is not Code.CANNOT_OPEN:
+            raise
+        records.collection.observe("unopenable")
+    return changes

@@ -1,0 +1,72 @@
+"""The versions that a record has had, newest first: the present one, then the past ones that are still kept.
+
+A record that was deleted is found by its key where the operator keeps such histories (``history.keep_deleted``); its newest
+entry then is the note of its end. Records that had the same key one after the other stand in one history.
+"""
+
+from proxy.errors import Code, VaultError
+from proxy.model.record import Record
+from proxy.storage.changes import Remove
+from proxy.storage.rows import Past, Row
+from proxy.vault.closing import TRIES, locked
+from proxy.vault.collection import Sequencer
+from proxy.vault.records import Records
+
+
+async def history(records: Records, key: str, limit: int, offset: int) -> tuple[list[Record], int]:
+    """A page of the versions of a record, and how many there are in all. A past one that does not open is left out.
+
+    Raises ``VaultError``: ``NOT_FOUND`` when neither record nor past versions are there; ``CANNOT_OPEN`` for the present one.
+    """
+    collection, digest = records.collection, records.collection.key_hash(key)
+    row, past, total = await _read(records, digest, limit, offset)
+    if row is not None and not collection.alive(row):
+        await _sweep(records, digest)
+        row, past, total = await _read(records, digest, limit, offset)
+    if row is None and not total:
+        raise VaultError(Code.NOT_FOUND, f"There is no such record of {records.name!r}, nor past versions of one.")
+    present = [] if row is None or offset else [records.open(row)]
+    found = [*present, *_opened(records, key, past, row)]
+    return found, total + (row is not None)
+
+
+async def _read(records: Records, digest: bytes, limit: int, offset: int) -> tuple[Row | None, list[Past], int]:
+    """The row and its page of past versions, as they were at one moment.
+
+    They are two reads, and an update between them moves a version from one to the other: so the row is read again until
+    nothing moved. A record that never rests is shown as the last look found it.
+    """
+    collection = records.collection
+    row = (await collection.store.by_keys(collection.table, (digest,))).get(digest)
+    past: list[Past] = []
+    total = 0
+    for _ in range(TRIES):
+        first, size = (max(0, offset - 1), limit - (not offset)) if row is not None else (offset, limit)
+        past, total = await collection.store.past(collection.table, digest, size, first)
+        again = (await collection.store.by_keys(collection.table, (digest,))).get(digest)
+        if again == row:
+            break
+        row = again
+    return row, past, total
+
+
+async def _sweep(records: Records, digest: bytes) -> None:
+    """Remove an expired record with its past versions, as the janitor would: they have ended with it."""
+    collection = records.collection
+    async with locked(records, (digest,)):
+        row = (await collection.store.by_keys(collection.table, (digest,))).get(digest)
+        if row is not None and not collection.alive(row):
+            await collection.store.commit(collection.table, (Remove(row.rid),))
+
+
+def _opened(records: Records, key: str, past: list[Past], row: Row | None) -> list[Record]:
+    found: list[Record] = []
+    for version in past:
+        created_at = row.created_at if row is not None and row.rid == version.rid else Sequencer.made(version.rid)
+        try:
+            found.append(records.open_past(version, created_at, key))
+        except VaultError as error:
+            if error.code is not Code.CANNOT_OPEN:
+                raise
+            records.collection.observe("unopenable")
+    return found

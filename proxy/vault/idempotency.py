@@ -1,0 +1,106 @@
+"""Requests that may be sent again: the first answer is stored with the write that it tells of, and given back to repetitions.
+
+A caller that got no answer sends the same request with the same ``Idempotency-Key`` and learns what became of the first. The
+answer goes into the commit of the write itself (``closing``), so there is none without the other. Refusals are not kept: nothing
+was done, and the request may succeed later. What does not write at all keeps its answer in a commit of its own.
+
+A stored answer is sealed and bound to who asked what; key and request stand beside it as keyed hashes only. It is kept for a day.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from proxy.errors import Code, VaultError
+from proxy.model.schema import Schema
+from proxy.storage.changes import Change, Conflict, Remember
+from proxy.storage.rows import Reply
+from proxy.vault.closing import repeated
+from proxy.vault.collection import Collection, Recipe
+from proxy.vault.vault import Vault
+
+#: Milliseconds for which an answer can be had again.
+KEEP = 86_400_000
+
+#: Name of the table for answers of operations that belong to no schema; no schema can have it.
+_SYSTEM = "@system"
+
+
+class Answered(msgspec.Struct, frozen=True, array_like=True):
+    """An answer as it was given."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Once:
+    """One request under an idempotency key. Where ``replay`` is set it was answered before, and must not be carried out."""
+
+    def __init__(self, collection: Collection, key: bytes, digest: bytes, replay: Answered | None) -> None:
+        self.replay = replay
+        self.kept = False  #: whether the answer is, or is to be, in the commit of a write
+        self._collection = collection
+        self._key = key
+        self._digest = digest
+
+    def changes(self, answer: Answered) -> Sequence[Change]:
+        """What a write has to commit with its own changes, so that this answer is given to repetitions."""
+        self.kept = True
+        now = self._collection.clock()
+        reply = Reply(self._key, now + KEEP, self._digest, b"")
+        sealed = self._collection.sealer.reply(reply, _encode(answer))
+        return (Remember(reply._replace(sealed=sealed), now),)
+
+    async def keep(self, answer: Answered) -> None:
+        """Keep the answer in a commit of its own. Raises ``VaultError(IDEMPOTENCY_CHECK_FAILED)`` if there is one meanwhile."""
+        try:
+            await self._collection.store.commit(self._collection.table, self.changes(answer))
+        except Conflict:
+            raise repeated() from None
+
+
+class Replies:
+    """The requests with a key that are under way in this process, and the way to the answers that are kept."""
+
+    def __init__(self) -> None:
+        self._running: set[tuple[str, bytes]] = set()
+
+    @asynccontextmanager
+    async def once(self, collection: Collection, scope: Sequence[str], request: bytes) -> AsyncIterator[Once]:
+        """Carry a request out at most once.
+
+        ``scope`` says whose key it is and for what: client, method, path template, path parameters, the key. ``request`` is
+        everything that has to be alike in a repetition. Raises ``VaultError(IDEMPOTENCY_CHECK_FAILED)`` when the first one is
+        still running, or was another request.
+        """
+        hasher, name = collection.around.keyset.hasher, collection.name
+        key = hasher("reply", name)(_encode(scope))
+        running = (collection.table, key)
+        if running in self._running:
+            raise VaultError(
+                Code.IDEMPOTENCY_CHECK_FAILED,
+                "A request under this idempotency key is being carried out; ask again later.",
+            )
+        self._running.add(running)
+        try:
+            digest = hasher("request", name)(request)
+            kept = await collection.store.reply(collection.table, key, collection.clock())
+            if kept is not None and kept.digest != digest:
+                raise VaultError(
+                    Code.IDEMPOTENCY_CHECK_FAILED, "This idempotency key was used for another request; use a new one."
+                )
+            replay = None if kept is None else _decode(collection.sealer.open_reply(kept))
+            yield Once(collection, key, digest, replay)
+        finally:
+            self._running.discard(running)
+
+
+async def system_collection(vault: Vault) -> Collection:
+    """Where the answers of operations are kept that belong to no schema."""
+    return await vault.collection(Recipe(Schema(_SYSTEM, ()), {}, None, addressed=False))
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Answered).decode

@@ -1,0 +1,98 @@
+"""One record taken into another: its fields, attachments and history go over, and it ends. One commit.
+
+A field that the source has a value for takes the place of the destination's; the primary key and the time of creation are those
+of the destination. Where one of the two was to end at a time, the whole ends at the earlier one: what was to be gone then is.
+
+Past versions are bound to their record and its number by their seals, so those of the source are opened and sealed anew. They
+get the numbers after the destination's present one, and keep the times at which they were made and became past.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.record import Record
+from proxy.storage.changes import Change, Inscribe, Remove
+from proxy.storage.rows import Past, Row
+from proxy.vault.closing import TRIES, Closing, attempt, locked, overtaken, refuse_of_rules
+from proxy.vault.records import Records
+from proxy.vault.write import record_of, replacing
+
+#: Past versions that may go over.
+MOST = 10_000
+_PAGE = 1_000
+
+
+async def migrate(records: Records, source: str, destination: str, by: str, closing: Closing) -> None:
+    """Take the record ``source`` into ``destination``, both named by their keys. ``closing`` is given what the latter is then.
+
+    Raises ``VaultError``: ``SCHEMA_OF_RULES``; ``NOT_FOUND`` with a detail for each record that is missing; ``UNPROCESSABLE``
+    when both are one, or the source has more than ``MOST`` past versions; ``CANNOT_OPEN``; ``CONFLICT``.
+    """
+    refuse_of_rules(records)
+    if source == destination:
+        raise VaultError(Code.UNPROCESSABLE, "A record cannot be migrated to itself.")
+    async with locked(records, [records.collection.key_hash(key) for key in (source, destination)]):
+        for _ in range(TRIES):
+            rows = await records.collection.by_key((source, destination))
+            _refuse_missing(records, {"source": source in rows, "destination": destination in rows})
+            pair = _Pair(rows[source], rows[destination])
+            merged, changes = _merged(records, pair, await _past(records, pair.source), by)
+            if await attempt(records, [*changes, Remove(pair.source.rid), *closing((merged,))]):
+                records.collection.observe("migrated")
+                return
+    raise overtaken(records)
+
+
+class _Pair(NamedTuple):
+    source: Row
+    destination: Row
+
+
+def _refuse_missing(records: Records, there: dict[str, bool]) -> None:
+    missing = tuple(Detail(name, "There is no record with this key.") for name, found in there.items() if not found)
+    if missing:
+        raise VaultError(Code.NOT_FOUND, f"A record of {records.name!r} that is needed does not exist.", missing)
+
+
+async def _past(records: Records, source: Row) -> list[Past]:
+    """The past versions of the row, oldest first; those of an earlier record under the same key are not its own."""
+    found: list[Past] = []
+    if not records.keeps_history:
+        return found
+    while True:
+        page, total = await records.collection.store.past(
+            records.collection.table, source.key or b"", _PAGE, len(found)
+        )
+        found.extend(page)
+        if total > MOST:
+            raise VaultError(Code.UNPROCESSABLE, f"The source has more than {MOST:,} past versions.")
+        if not page or len(found) >= total:
+            return sorted((past for past in found if past.rid == source.rid), key=lambda past: past.version)
+
+
+def _merged(records: Records, pair: _Pair, past: Sequence[Past], by: str) -> tuple[Record, list[Change]]:
+    """What the destination becomes, and the changes that make it so."""
+    before, other = records.open(pair.destination), records.open(pair.source)
+    fields = {**before.fields, **{name: value for name, value in other.fields.items() if value is not None}}
+    if records.primary is not None:
+        fields[records.primary.name] = before.key
+    ends = min([at for at in (before.expires_at, other.expires_at) if at is not None], default=None)
+    taken = _taken(records, pair, past) if records.keeps_history else []
+    row = pair.destination._replace(version=pair.destination.version + len(taken))
+    following = records.next_row(row, fields, by, ends)
+    changes = replacing(records, pair.destination, following, (before.fields, fields))
+    return record_of(following, before.key, fields, by), [*taken, *changes]
+
+
+def _taken(records: Records, pair: _Pair, past: Sequence[Past]) -> list[Change]:
+    """The versions of the source, the present one last, as past versions of the destination."""
+    source, destination = pair
+    sealer = records.collection.sealer
+    own = sealer.record(destination.rid, destination.salt)
+    changes: list[Change] = []
+    for version, one in enumerate((*past, records.outlived(source)), destination.version + 1):
+        body = own.plain_body(sealer.open_plain(one), version)
+        moved = Past(destination.rid, version, destination.key or b"", one.at, destination.salt, body)
+        changes.append(Inscribe(moved))
+    return changes

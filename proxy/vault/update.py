@@ -1,0 +1,177 @@
+"""Changes to records that exist: what a draft names takes the place of what is stored, the rest stays.
+
+A record is found by its primary key, or by another field that can be asked for equality (``search_key``); then every record
+that has the value is changed. A draft that finds nothing changes nothing and is not in the answer. The whole is one commit.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+from msgspec import UNSET
+
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.faults import step
+from proxy.model.query import KEY
+from proxy.model.record import Draft, Record
+from proxy.model.schema import Field, FieldType
+from proxy.storage.changes import Change
+from proxy.storage.query import Is, Select
+from proxy.storage.rows import Row
+from proxy.vault.closing import TRIES, Closing, attempt, locked, overtaken, refuse_of_rules
+from proxy.vault.records import Records
+from proxy.vault.write import place_of_key, successor
+
+#: Records that one update may change.
+MOST = 10_000
+#: Records changed without letting others run.
+_AT_ONCE = 100
+
+
+async def update(
+    records: Records,
+    drafts: Sequence[Draft],
+    by: str,
+    closing: Closing,
+    *,
+    search_key: str | None = None,
+) -> list[Record]:
+    """Change records, all or none; what they are now, by draft, and among those of one draft the older first.
+
+    Raises ``VaultError``: ``SCHEMA_OF_RULES``; ``INVALID_INPUT`` when records cannot be found by
+    ``search_key``; ``INVALID_RECORD`` when a draft lacks the value to find its record by, repeats that of an earlier one, or
+    gives another primary key to what it finds; ``UNPROCESSABLE`` over ``MOST`` records; ``CANNOT_OPEN``; ``CONFLICT``.
+    """
+    refuse_of_rules(records)
+    update = _Update(records, drafts, by, _searched(records, search_key))
+    _refuse_unfindable(update)
+    for _ in range(TRIES):
+        wanted = await _matching(update, update.field) if update.field is not None else []
+        async with locked(records, _keys(update, wanted)):
+            found = await _again(update, update.field, wanted) if update.field is not None else await _named(update)
+            made, changes = await _changed(update, found)
+            if await attempt(records, [*changes, *closing(made)]):
+                records.collection.observe("updated", len(made))
+                return made
+    raise overtaken(records)
+
+
+class _Update(NamedTuple):
+    records: Records
+    drafts: Sequence[Draft]
+    by: str
+    field: Field | None  #: that records are found by; ``None``: the primary key
+
+
+def _searched(records: Records, search_key: str | None) -> Field | None:
+    if search_key is None or search_key == KEY:
+        return None
+    field = next((field for field in records.schema.fields if field.name == search_key), None)
+    if field is not None and field.type is FieldType.PRIMARY_KEY:
+        return None
+    if field is None or not field.has_column:
+        why = "There is no such field." if field is None else "This field cannot be asked for equality."
+        raise VaultError(
+            Code.INVALID_INPUT,
+            "Records are found by the primary key or by a field that is indexed, or indexed and hashed.",
+            (Detail("/search_key", why),),
+        )
+    return field
+
+
+def _refuse_unfindable(update: _Update) -> None:
+    """Raise unless each draft has a value to be found by, and no other has the same: then no record is meant twice."""
+    records, field = update.records, update.field
+    details: list[Detail] = []
+    seen: set[object] = set()
+    for draft in update.drafts:
+        value = draft.key if field is None else draft.fields.get(field.name)
+        place = place_of_key(records, draft) if field is None else draft.at + step(field.name)
+        if value is None:
+            details.append(Detail(place, "A value is needed here: the record is found by it."))
+            continue
+        cell = records.collection.key_hash(value) if field is None else records.cell(field.name, value)
+        if cell in seen:
+            details.append(Detail(place, "An earlier record of the batch has this value."))
+        seen.add(cell)
+    if details:
+        raise VaultError(
+            Code.INVALID_RECORD, "Each record of an update needs a value of its own to be found by.", tuple(details)
+        )
+
+
+def _keys(update: _Update, wanted: Sequence[Sequence[Row]]) -> list[bytes]:
+    """Key hashes of the records that may be changed."""
+    if update.field is not None:
+        return [row.key for rows in wanted for row in rows if row.key is not None]
+    return [update.records.collection.key_hash(draft.key) for draft in update.drafts if draft.key is not None]
+
+
+async def _named(update: _Update) -> list[list[Row]]:
+    """The rows that the drafts name by their primary keys."""
+    rows = await update.records.collection.by_key(draft.key for draft in update.drafts if draft.key is not None)
+    return [[rows[draft.key]] if draft.key in rows else [] for draft in update.drafts]
+
+
+async def _matching(update: _Update, field: Field) -> list[list[Row]]:
+    """The rows that have the values of the drafts, as they are now."""
+    records, left = update.records, MOST
+    collection, column = records.collection, records.column(field.name)
+    found: list[list[Row]] = []
+    for draft in update.drafts:
+        cell = records.cell(field.name, draft.fields[field.name])
+        query = Select(Is(column, (cell,)), collection.clock(), limit=left + 1, counted=False)
+        found.append((await collection.store.select(collection.table, query)).rows)
+        left -= len(found[-1])
+        if left < 0:
+            raise VaultError(
+                Code.UNPROCESSABLE, f"More than {MOST:,} records match; an update changes so many at most."
+            )
+    return found
+
+
+async def _again(update: _Update, field: Field, wanted: Sequence[Sequence[Row]]) -> list[list[Row]]:
+    """The same rows now that nobody else changes them, without those that have gone or match no more."""
+    records = update.records
+    collection, stored = records.collection, records.stored
+    rows = await collection.store.rows(collection.table, [row.rid for group in wanted for row in group])
+
+    def fits(before: Row) -> bool:
+        now = rows.get(before.rid)
+        return now is not None and collection.alive(now) and stored(now, field.name) == stored(before, field.name)
+
+    return [[rows[row.rid] for row in group if fits(row)] for group in wanted]
+
+
+async def _changed(update: _Update, found: Sequence[Sequence[Row]]) -> tuple[list[Record], list[Change]]:
+    made: list[Record] = []
+    changes: list[Change] = []
+    for draft, rows in zip(update.drafts, found, strict=True):
+        for row in rows:
+            before = update.records.open(row)
+            if draft.key is not None and draft.key != before.key:
+                raise _other_key(update, draft)
+            record, more = successor(update.records, row, before.fields, merged(before, draft), update.by)
+            made.append(record)
+            changes.extend(more)
+            if len(made) % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+    return made, changes
+
+
+def merged(before: Record, draft: Draft) -> Draft:
+    """The record as a whole: what the draft names over what is stored; the primary key stays."""
+    expires = before.expires_at if draft.expires_at is UNSET else draft.expires_at
+    fields = {**before.fields, **draft.fields}
+    return msgspec.structs.replace(draft, key=before.key, fields=fields, expires_at=expires)
+
+
+def _other_key(update: _Update, draft: Draft) -> VaultError:
+    if update.field is None:
+        return VaultError(Code.CANNOT_OPEN, "The row of a record stands under another record's key: it was moved.")
+    return VaultError(
+        Code.INVALID_RECORD,
+        "The primary key of a record cannot be changed; clone it, or migrate it to another one.",
+        (Detail(place_of_key(update.records, draft), "The record that is found has another key."),),
+    )
