@@ -64,9 +64,10 @@ async def test_records_that_do_not_exist_are_left_out() -> None:
 )
 async def test_all_records_with_the_value_are_changed(search_key: str, value: Any, spelled: Any) -> None:
     contacts = await make_contacts()
+    nothing_there: dict[str, Any] = {search_key: None}
     await contacts.add(
         contact("a", **{search_key: value}),
-        contact("b", **{search_key: None}),
+        contact("b", **nothing_there),
         contact("c", **{search_key: value}),
         contact("gone", expires_at=contacts.clock(), **{search_key: value}),
     )
