@@ -10,6 +10,7 @@ from proxy.crypto.aead import KEY_ID_BYTES, RecordAead
 from proxy.crypto.fieldkeys import FieldKeys
 from proxy.crypto.master import MasterKey
 from proxy.crypto.prf import Prf, derive, hasher
+from proxy.crypto.sealedtext import SealedTexts
 from proxy.crypto.secret import Secret
 from proxy.crypto.stream import StreamAead
 from proxy.errors import Code, VaultError
@@ -84,6 +85,10 @@ class Keyset(Secret):
     def hasher(self, *purpose: str) -> Prf:
         """A keyed hash of 16 bytes for one purpose, e.g. look-ups by one field; each purpose has a key of its own."""
         return hasher(derive(self._hash_root, "hash", self.environment, *purpose))
+
+    def sealed_texts(self, *purpose: str) -> SealedTexts:
+        """What seals texts that callers keep for us, for one purpose; each purpose has a key of its own."""
+        return SealedTexts(derive(self._hash_root, "sealed text", self.environment, *purpose))
 
     def field_keys(self, schema: str, field: str) -> FieldKeys:
         """The keyed functions that tokens of one field are made with."""

@@ -1,7 +1,7 @@
 """What a caller asks of the records of one schema, in terms of fields: checked, typed, nothing hashed yet.
 
 ``model.filters`` makes it of a request; ``vault.asking`` turns it into a question that an engine understands. Values are
-in the clear and of the types of ``model.record``.
+in the clear and of the types of ``model.record``. Tests are tagged, so that a question can be written down and read again (cursors).
 """
 
 import enum
@@ -26,7 +26,7 @@ class Op(enum.StrEnum):
     LTE = "$lte"
 
 
-class Equals(msgspec.Struct, frozen=True):
+class Equals(msgspec.Struct, frozen=True, tag=True):
     """The field has one of the values; ``None`` among them: or no value. ``negated``: has none of them."""
 
     field: str
@@ -34,7 +34,7 @@ class Equals(msgspec.Struct, frozen=True):
     negated: bool = False
 
 
-class Compares(msgspec.Struct, frozen=True):
+class Compares(msgspec.Struct, frozen=True, tag=True):
     """The field has a value, and it compares so."""
 
     field: str
@@ -42,7 +42,7 @@ class Compares(msgspec.Struct, frozen=True):
     value: Any
 
 
-class Like(msgspec.Struct, frozen=True):
+class Like(msgspec.Struct, frozen=True, tag=True):
     """The text occurs in the field, whatever the letter case (Unicode case folding of normal forms).
 
     Several ``fields``: in one of them at least (``search_keys``). ``negated``: does not occur.
@@ -53,7 +53,7 @@ class Like(msgspec.Struct, frozen=True):
     negated: bool = False
 
 
-class InJson(msgspec.Struct, frozen=True):
+class InJson(msgspec.Struct, frozen=True, tag=True):
     """At ``path`` of a JSON field stands the value, or an array that holds all the values.
 
     ``path`` has member names and element numbers from the root; the scalars are ``str``, ``int``, ``Decimal``, ``bool``, ``None``.
@@ -65,7 +65,7 @@ class InJson(msgspec.Struct, frozen=True):
     contains: bool  #: an array was given: the array there has to hold all of them
 
 
-class AnyOf(msgspec.Struct, frozen=True):
+class AnyOf(msgspec.Struct, frozen=True, tag=True):
     """At least one of the alternatives holds; within one, all of its tests."""
 
     alternatives: tuple[tuple["Test", ...], ...]

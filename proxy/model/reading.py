@@ -98,7 +98,7 @@ def _compile(schema: Schema, limits: Limits) -> Read:
     def read(raw: Any, partial: bool, pointer: str, faults: Faults) -> Draft:
         if not isinstance(raw, dict):
             faults.add(pointer, "Has to be a JSON object.")
-            return Draft(None, {})
+            return Draft(None, {}, at=pointer)
         fields: Fields = {}
         expires: int | msgspec.UnsetType | None = msgspec.UNSET
         for name, value in raw.items():

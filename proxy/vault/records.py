@@ -47,6 +47,8 @@ class Records:
             for field in self.schema.fields
             if field.type is FieldType.JSON and field.storage is not Storage.ENCRYPTED
         }
+        #: Seals the places where pages of aggregations end.
+        self.cursors = keyset.sealed_texts("cursor")
         self._columns = {
             field.name: column for field, column in zip(self.schema.kept_outside, collection.columns, strict=True)
         }

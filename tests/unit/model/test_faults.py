@@ -22,5 +22,12 @@ def test_faults_are_told_in_order_and_no_more_than_allowed():
     assert error.code is Code.INVALID_RECORD
 
 
+def test_kinds_of_faults_are_told_apart_where_somebody_says_them():
+    faults = Faults(1)
+    faults.add("", "Wrong.")
+    faults.add("", "Wrong.", Code.INVALID_FILTER)
+    assert faults.codes == {Code.INVALID_FILTER}
+
+
 def test_a_fault_knows_its_place_below_the_value():
     assert (Unfit("Wrong.", "/a").text, Unfit("Wrong.", "/a").place) == ("Wrong.", "/a")

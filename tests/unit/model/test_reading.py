@@ -92,7 +92,7 @@ def refused(raw: Any, code: Code, **more: Any) -> list[str]:
 
 def test_a_batch_is_read_in_order():
     raw = [{"id": f"c{n}", "name": "Ann"} for n in range(100)]
-    assert [found.key for found in many(raw)] == [f"c{n}" for n in range(100)]
+    assert [(found.key, found.at) for found in many(raw)] == [(f"c{n}", f"/records/{n}") for n in range(100)]
 
 
 def test_faults_of_a_batch_begin_with_the_number_of_the_record():

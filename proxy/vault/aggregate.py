@@ -1,0 +1,245 @@
+"""Figures over groups of records: counted by the engine, exact to the last digit, a page of groups at a time.
+
+Groups by a hashed field are told apart by its hash, which says nothing to anybody: such a group is shown with the value that
+its oldest record has. Groups by what stands in the clear are shown with that, in its normal form. A page ends with a cursor
+that has the whole question in it: sealed, so that it tells nothing and cannot be made or changed, and bound to who asked, to
+the schema and to its definition.
+
+Sums are exact whatever their size. An average has at most 10 digits after the point, rounded half to even, without zeros at
+its end; without a value there is none (``None``), nor a smallest or largest one, while the sum of nothing is 0.
+"""
+
+import zlib
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import msgspec
+
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.limits import DEFAULTS, Limits
+from proxy.model.query import KEY, Aggregation, Func, Metric
+from proxy.model.record import Record
+from proxy.model.schema import Field, FieldType, Storage
+from proxy.storage import query as engine
+from proxy.storage.cells import PLACES, spelled
+from proxy.storage.query import All, Group, Grouping, Is, Order, Select, Where
+from proxy.storage.rows import Cell, Row
+from proxy.vault.asking import ask
+from proxy.vault.records import Records
+
+#: Digits after the point of an average.
+AVERAGE_PLACES = 10
+#: Rows of a group that are tried for its value when the oldest does not open or is another group's by now.
+TRIED = 10
+
+_BITS = 63  #: of a whole number beside its sign, above which callers get it as an exact decimal
+
+#: What engines compute for each function; an average is a sum and a count.
+_NEEDS = {
+    Func.COUNT: (engine.Func.COUNT,),
+    Func.SUM: (engine.Func.SUM,),
+    Func.MIN: (engine.Func.MIN,),
+    Func.MAX: (engine.Func.MAX,),
+    Func.AVG: (engine.Func.SUM, engine.Func.COUNT),
+}
+
+
+class Figures(NamedTuple):
+    """One group: the value of each key (``None``: records without one) and of each metric."""
+
+    keys: dict[str, Any]
+    metrics: dict[str, int | Decimal | None]
+
+
+class Aggregated(NamedTuple):
+    """A page of groups, and the cursor of the next one where there is more."""
+
+    groups: list[Figures]
+    next: str | None
+
+
+class _Place(NamedTuple):
+    """What a cursor holds: the question as JSON, and the keys of the last group that was shown."""
+
+    asked: bytes
+    after: tuple[Any, ...]
+
+
+_write = msgspec.json.Encoder(decimal_format="number").encode
+_read = msgspec.json.Decoder(Aggregation, float_hook=Decimal).decode
+_read_place = msgspec.msgpack.Decoder(_Place).decode
+
+
+async def aggregate(records: Records, asked: Aggregation | str, client: str, limits: Limits = DEFAULTS) -> Aggregated:
+    """A page of groups: the first one of a question, or the one that a cursor leads to.
+
+    Raises ``VaultError``: ``INVALID_INPUT`` for a cursor that is not this client's or of another schema, or is older than the
+    definition of the schema; ``CANNOT_OPEN`` when no record of a group by a hashed field opens; else as ``asking.ask``.
+    """
+    question, after = _continued(records, asked, client) if isinstance(asked, str) else (asked, None)
+    where = (await ask(records, question.tests, limits)).where
+    needed = _needed(records, question.metrics)
+    collection = records.collection
+    columns = tuple(_column(records, name) for name in question.keys)
+    grouping = Grouping(where, collection.clock(), columns, tuple(needed), question.limit + 1, after)
+    groups = await collection.store.aggregate(collection.table, grouping)
+    page = groups[: question.limit] if question.keys else groups
+    shown = [
+        Figures(keys, {metric.name: _figure(records, metric, needed, group) for metric in question.metrics})
+        for group, keys in zip(page, await _labels(records, question.keys, page, where), strict=True)
+        if keys is not None
+    ]
+    more = len(groups) > len(page)
+    return Aggregated(shown, _cursor(records, question, page[-1].keys, client) if more else None)
+
+
+# ---------------------------------------------------------------------- figures
+
+
+def _needed(records: Records, metrics: Sequence[Metric]) -> list[engine.Metric]:
+    """What the engine has to compute for the metrics, each once."""
+    return list(dict.fromkeys(need for metric in metrics for need in _needs(records, metric)))
+
+
+def _needs(records: Records, metric: Metric) -> list[engine.Metric]:
+    column = None if metric.field is None else records.column(metric.field)
+    return [engine.Metric(func, column) for func in _NEEDS[metric.func]]
+
+
+def _figure(records: Records, metric: Metric, needed: Sequence[engine.Metric], group: Group) -> int | Decimal | None:
+    values = [group.figures[needed.index(need)] for need in _needs(records, metric)]
+    value = values[0]
+    if value is None or (metric.func is Func.AVG and not values[1]):
+        return None
+    decimals = metric.field is not None and records.schema.field(metric.field).type is FieldType.DECIMAL
+    if metric.func is Func.AVG:
+        return _average(value, (values[1] or 1) * (10**PLACES if decimals else 1))
+    if decimals:
+        return Decimal(str(spelled(value)))
+    return value if value.bit_length() <= _BITS else Decimal(value)
+
+
+def _average(total: int, count: int) -> Decimal:
+    """The quotient, to so many places, half to even."""
+    units, rest = divmod(abs(total) * 10**AVERAGE_PLACES, count)
+    units += 2 * rest > count or (2 * rest == count and units % 2)
+    whole, fraction = divmod(units, 10**AVERAGE_PLACES)
+    digits = f"{fraction:0{AVERAGE_PLACES}d}".rstrip("0")
+    sign = "-" if total < 0 and units else ""
+    return Decimal(f"{sign}{whole}.{digits}" if digits else f"{sign}{whole}")
+
+
+# ---------------------------------------------------------------------- groups
+
+
+def _is_key(records: Records, name: str) -> bool:
+    return name == KEY or (records.primary is not None and name == records.primary.name)
+
+
+def _column(records: Records, name: str) -> str:
+    return "@key" if _is_key(records, name) else records.column(name)
+
+
+def _hashed(records: Records, name: str) -> bool:
+    """Whether the engine knows only a hash of it."""
+    return _is_key(records, name) or records.schema.field(name).storage is Storage.INDEXED_HASHED
+
+
+async def _labels(
+    records: Records, names: Sequence[str], groups: Sequence[Group], where: Where
+) -> list[dict[str, Any] | None]:
+    """The values of the keys of each group; ``None`` for a group that has gone meanwhile."""
+    collection = records.collection
+    sealed = [name for name in names if _hashed(records, name)]
+    oldest = await collection.store.rows(collection.table, [group.rid for group in groups]) if sealed else {}
+    found: list[dict[str, Any] | None] = []
+    for group in groups:
+        cells = dict(zip(names, group.keys, strict=True))
+        label = {name: _shown(records.schema.field(name), cells[name]) for name in names if name not in sealed}
+        if any(cells[name] is not None for name in sealed):
+            record = _opened(records, oldest.get(group.rid), cells)
+            if record is None:
+                record = await _another(records, cells, where)
+            if record is None:
+                found.append(None)
+                continue
+            label.update({name: _value(records, record, name) for name in sealed})
+        found.append({name: label.get(name) for name in names})
+    return found
+
+
+def _shown(field: Field, cell: Cell) -> Any:
+    """The value of a cell that is in the clear."""
+    if cell is None:
+        return None
+    if field.type is FieldType.DECIMAL:
+        return Decimal(str(spelled(cell)))
+    return bool(cell) if field.type is FieldType.BOOLEAN else cell
+
+
+def _value(records: Records, record: Record, name: str) -> Any:
+    if _is_key(records, name):
+        return record.key
+    value = record.fields.get(name)
+    return value[0] if isinstance(value, list) and value else value
+
+
+def _opened(records: Records, row: Row | None, cells: dict[str, Cell]) -> Record | None:
+    """The record, if it opens and still is of the group."""
+    if row is None:
+        return None
+    for name, cell in cells.items():
+        stored = row.key if _is_key(records, name) else records.stored(row, name)
+        if _hashed(records, name) and stored != cell:
+            return None
+    return next(records.open_all((row,)), None)
+
+
+async def _another(records: Records, cells: dict[str, Cell], where: Where) -> Record | None:
+    """The oldest record of the group that opens; ``None`` when it has none any more."""
+    parts = tuple(Is(_column(records, name), (_asked(records, name, cell),)) for name, cell in cells.items())
+    collection = records.collection
+    select = Select(All((where, *parts)), collection.clock(), (Order("@rid"),), TRIED, counted=False)
+    rows = (await collection.store.select(collection.table, select)).rows
+    record = next(records.open_all(rows), None)
+    if record is None and rows:
+        raise VaultError(
+            Code.CANNOT_OPEN,
+            "No record of a group opens: they were changed or moved, or belong to another keyset. Restore them, or the "
+            "keys that sealed them, from a backup.",
+        )
+    return record
+
+
+def _asked(records: Records, name: str, cell: Cell) -> Cell:
+    """A key of a group as questions name it: engines tell decimals as ten-thousandths, and take them as written."""
+    if cell is None or _is_key(records, name) or records.schema.field(name).type is not FieldType.DECIMAL:
+        return cell
+    return cell if isinstance(cell, bytes) else spelled(cell)
+
+
+# ---------------------------------------------------------------------- cursors
+
+
+def _context(records: Records, client: str) -> bytes:
+    """What a cursor is bound to."""
+    return b"%b\x00%b" % (client.encode(), msgspec.json.encode(records.schema))
+
+
+def _cursor(records: Records, question: Aggregation, after: tuple[Cell, ...], client: str) -> str:
+    place = msgspec.msgpack.encode(_Place(_write(question), after))
+    return records.cursors.seal(zlib.compress(place), _context(records, client))
+
+
+def _continued(records: Records, cursor: str, client: str) -> tuple[Aggregation, tuple[Cell, ...]]:
+    try:
+        place = _read_place(zlib.decompress(records.cursors.open(cursor, _context(records, client))))
+    except VaultError:
+        raise VaultError(
+            Code.INVALID_INPUT,
+            "The cursor cannot be used: it was changed, belongs to another client or schema, or the schema has changed "
+            "since; ask the question anew.",
+            (Detail("/next", "Is no cursor of this client for this schema."),),
+        ) from None
+    return _read(place.asked), place.after

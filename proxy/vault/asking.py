@@ -1,0 +1,188 @@
+"""From what a caller asks to what an engine can answer: values become cells and hashes, parts of texts become candidates.
+
+An engine sees no text of a hashed field, only hashes of its grams. A text that is searched for has its grams in each text that
+holds it, but the reverse is not sure: so the rows that have them all are opened and looked at, and the engine is asked for
+those that hold it, by their ids. A text of one gram is the exception: there the index itself knows.
+
+What does not need opening narrows what does. The rows are read in the order of their ids, a page at a time, and the event loop
+goes on between; more rows than the limits allow are refused before the first is opened.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import NamedTuple
+
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.limits import DEFAULTS, Limits
+from proxy.model.query import KEY, VERSION, AnyOf, Compares, Equals, InJson, Like, Op, Test
+from proxy.model.record import Record
+from proxy.model.schema import Storage
+from proxy.storage.query import All, Any, Compare, Compared, Holds, Indexed, Is, Order, Select, Where
+from proxy.storage.rows import Row
+from proxy.tokenization.normal import plain_text
+from proxy.vault.grams import SIZE, folded
+from proxy.vault.records import Records
+
+#: Rows that are read at once, and opened at once, while candidates are looked at.
+PAGE = 512
+OPENED = 128
+
+_COMPARES = {Op.GT: Compare.GT, Op.GTE: Compare.GTE, Op.LT: Compare.LT, Op.LTE: Compare.LTE}
+
+
+class Look(NamedTuple):
+    """A partial match that was answered by opening rows: which ones hold the text in one of the fields."""
+
+    fields: tuple[str, ...]
+    text: str  #: folded
+    rids: frozenset[int]
+
+    def holds(self, record: Record) -> bool:
+        """Whether the text occurs in the record."""
+        return any(self.text in folded(value) for name in self.fields if (value := record.fields.get(name)) is not None)
+
+
+class Asked(NamedTuple):
+    """A question for an engine, and what was looked at for it."""
+
+    where: Where
+    looks: tuple[Look, ...] = ()
+
+    def stands(self, record: Record) -> bool:
+        """Whether what was seen of the record when it was looked at is still so: it may have changed before it was answered."""
+        return all(look.holds(record) == (record.rid in look.rids) for look in self.looks)
+
+
+async def ask(records: Records, tests: Sequence[Test], limits: Limits = DEFAULTS) -> Asked:
+    """The question of these tests, all of which have to hold.
+
+    Raises ``VaultError``: ``TOO_BROAD`` when a partial match would open too many rows; ``INVALID_FILTER`` when a text has
+    too few characters left in its normal form.
+    """
+    likes = [like for like in _likes(tests) if _opened(records, like)]
+    if not likes:
+        return Asked(All(tuple(_where(records, test, {}) for test in tests)))
+    narrow = All(
+        tuple(_where(records, test, {}) for test in tests if not any(map(likes.__contains__, _likes((test,)))))
+    )
+    found = {like: await _look(records, like, narrow, limits) for like in dict.fromkeys(likes)}
+    return Asked(All(tuple(_where(records, test, found) for test in tests)), tuple(found.values()))
+
+
+async def opened(records: Records, rows: Sequence[Row]) -> AsyncIterator[Record | None]:
+    """The records of rows, in order; ``None`` for one that does not open. The event loop goes on every now and then."""
+    for start in range(0, len(rows), OPENED):
+        if start:
+            await asyncio.sleep(0)
+        for row in rows[start : start + OPENED]:
+            yield next(records.open_all((row,)), None)
+
+
+def _likes(tests: Sequence[Test]) -> list[Like]:
+    """Every partial match there is among the tests."""
+    found = [test for test in tests if isinstance(test, Like)]
+    for test in tests:
+        if isinstance(test, AnyOf):
+            found += [like for tests_ in test.alternatives for like in _likes(tests_)]
+    return found
+
+
+def _where(records: Records, test: Test, found: dict[Like, Look]) -> Where:
+    if isinstance(test, Equals):
+        return _equals(records, test)
+    if isinstance(test, Compares):
+        how = _COMPARES[test.op]
+        if test.field == VERSION:
+            return Compared("@version", how, test.value)
+        return Compared(records.column(test.field), how, records.cell(test.field, test.value))
+    if isinstance(test, Like):
+        return _like(records, test, found.get(test))
+    if isinstance(test, InJson):
+        return _in_json(records, test)
+    return Any(tuple(All(tuple(_where(records, part, found) for part in parts)) for parts in test.alternatives))
+
+
+def _equals(records: Records, test: Equals) -> Where:
+    if test.field == KEY:
+        hash_of = records.collection.key_hash
+        return Is("@key", tuple(None if value is None else hash_of(value) for value in test.values), test.negated)
+    if test.field == VERSION:
+        return Is("@version", test.values, test.negated)
+    cells = tuple(None if value is None else records.cell(test.field, value) for value in test.values)
+    return Is(records.column(test.field), cells, test.negated)
+
+
+def _in_json(records: Records, test: InJson) -> Where:
+    def hash_of(value: object, inside: bool) -> bytes:
+        return records.leaf_hash(test.field, test.path, value, inside=inside)
+
+    if test.contains:
+        return Indexed(tuple(dict.fromkeys(hash_of(value, True) for value in test.values)))
+    (value,) = test.values
+    return Any((Indexed((hash_of(value, False),)), Indexed((hash_of(value, True),))))
+
+
+# ---------------------------------------------------------------------- parts of texts
+
+
+def _plain(records: Records, name: str) -> bool:
+    """Whether the text of the field stands beside the body."""
+    return name != KEY and records.schema.field(name).storage is Storage.INDEXED
+
+
+def _opened(records: Records, like: Like) -> list[str]:
+    """The fields whose rows have to be opened to know."""
+    text = folded(like.text)
+    hashed = [name for name in like.fields if not _plain(records, name)]
+    if hashed and len(text) < SIZE:
+        reason = f"Fewer than {SIZE} characters are left of a text in its normal form (Unicode NFKC, case folded)."
+        raise VaultError(
+            Code.INVALID_FILTER, "The filter cannot be asked of this schema.", (Detail("/filter", reason),)
+        )
+    return hashed if len(text) > SIZE else []
+
+
+def _like(records: Records, like: Like, look: Look | None) -> Where:
+    parts: list[Where] = []
+    for name in like.fields:
+        if _plain(records, name):
+            # As engines fold the column: letter by letter, with no composition afterwards.
+            parts.append(Holds(records.column(name), plain_text(like.text).casefold(), like.negated))
+        elif look is None:
+            parts.append(Indexed(tuple(records.gram_hashes(_field(records, name), like.text)), like.negated))
+    if look is not None:
+        parts.append(Is("@rid", tuple(look.rids), like.negated))
+    return All(tuple(parts)) if like.negated else Any(tuple(parts))
+
+
+def _field(records: Records, name: str) -> str:
+    """The name of the field: that of the primary key for the record key."""
+    return records.primary.name if name == KEY and records.primary is not None else name
+
+
+async def _look(records: Records, like: Like, narrow: Where, limits: Limits) -> Look:
+    """Open every row that may hold the text in a field of which only hashes are kept."""
+    fields = tuple(_field(records, name) for name in _opened(records, like))
+    seen = Look(fields, folded(like.text), frozenset())
+    has_grams = Any(tuple(Indexed(tuple(records.gram_hashes(name, like.text))) for name in fields))
+    holding: list[int] = []
+    last = 0
+    while True:
+        where = All((narrow, has_grams, Compared("@rid", Compare.GT, last)))
+        collection = records.collection
+        select = Select(where, collection.clock(), (Order("@rid"),), PAGE, counted=not last)
+        page = await collection.store.select(collection.table, select)
+        if page.total > limits.candidates:
+            raise _too_broad(limits)
+        holding += [r.rid async for r in opened(records, page.rows) if r is not None and seen.holds(r)]
+        if len(page.rows) < PAGE:
+            return seen._replace(rids=frozenset(holding))
+        last = page.rows[-1].rid
+
+
+def _too_broad(limits: Limits) -> VaultError:
+    return VaultError(
+        Code.TOO_BROAD,
+        f"The text that is searched for is in more than {limits.candidates} records that would have to be opened; "
+        "search for a longer one, or add other conditions.",
+    )

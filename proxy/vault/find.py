@@ -1,0 +1,74 @@
+"""Records that a caller asks for: the question goes to the engine, and the page that it answers is opened.
+
+A row that does not open (changed, moved, under another key) is left out of a page and counted; asked for by its key alone, it
+is an error. A question for one key takes the way of the proxy's own look-ups and costs no search.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from proxy.errors import Code, VaultError
+from proxy.model.limits import DEFAULTS, Limits
+from proxy.model.query import CREATED_AT, EXPIRES_AT, KEY, UPDATED_AT, Equals, Query, Test
+from proxy.model.record import Record
+from proxy.storage.query import Order, Page, Select
+from proxy.vault.asking import Asked, ask, opened
+from proxy.vault.records import Records
+
+#: How often a page is asked for again because a record of it changed after it was opened for a partial match.
+TRIES = 3
+
+_COLUMNS = {CREATED_AT: "@created_at", UPDATED_AT: "@updated_at", EXPIRES_AT: "@expires_at"}
+
+
+class Found(NamedTuple):
+    """A page of records in order; how many hold in all; how many of this page do not open and are left out."""
+
+    records: list[Record]
+    total: int
+    unreadable: int
+
+
+async def find(records: Records, query: Query, limits: Limits = DEFAULTS) -> Found:
+    """The records for which all tests hold.
+
+    Raises ``VaultError``: ``CANNOT_OPEN`` for a record that was asked for by its key alone; ``CONFLICT`` when records kept
+    losing or gaining a text that was searched for; else as ``asking.ask``.
+    """
+    key = _key_alone(query.tests)
+    if key is not None:
+        return await _one(records, key, query)
+    for _ in range(TRIES):
+        asked = await ask(records, query.tests, limits)
+        rows, total = await _page(records, query, asked)
+        found = [record async for record in opened(records, rows) if record is not None]
+        if all(map(asked.stands, found)):
+            return Found(found, total, len(rows) - len(found))
+    raise VaultError(Code.CONFLICT, "Records changed while they were searched; ask again.")
+
+
+def _key_alone(tests: Sequence[Test]) -> str | None:
+    """The record key, where one is all that was asked for."""
+    if len(tests) != 1 or not isinstance(test := tests[0], Equals):
+        return None
+    if test.field != KEY or test.negated or len(test.values) != 1:
+        return None
+    key: str | None = test.values[0]
+    return key
+
+
+async def _one(records: Records, key: str, query: Query) -> Found:
+    rows = await records.collection.by_key((key,))
+    shown = [records.open(row) for row in rows.values()] if query.offset == 0 else []
+    return Found(shown, len(rows), 0)
+
+
+async def _page(records: Records, query: Query, asked: Asked) -> Page:
+    collection = records.collection
+    order = tuple(Order(_column(records, key.field), key.descending) for key in query.sort)
+    select = Select(asked.where, collection.clock(), order, query.limit, query.offset)
+    return await collection.store.select(collection.table, select)
+
+
+def _column(records: Records, name: str) -> str:
+    return _COLUMNS.get(name) or records.column(name)

@@ -1,0 +1,134 @@
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from proxy.errors import Code, VaultError
+from proxy.model.filters import read_find
+from proxy.model.limits import DEFAULTS
+from proxy.storage.changes import Replace
+from proxy.vault.asking import Look
+from proxy.vault.find import TRIES, Found, find
+from tests.support.contacts import CONTACT, Contacts, contact, make_contacts
+from tests.support.stores import FailingStore
+
+
+async def ask(contacts: Contacts, where: Any, **options: Any) -> Found:
+    return await find(contacts.records, read_find(CONTACT, {"filter": where, "options": options}, DEFAULTS))
+
+
+async def keys(contacts: Contacts, where: Any, **options: Any) -> list[str | None]:
+    found = await ask(contacts, where, **options)
+    return [record.key for record in found.records]
+
+
+async def people() -> Contacts:
+    contacts = await make_contacts()
+    await contacts.add(
+        contact("a", name="Ann Ek", city="Umeå", age=3, sum=Decimal("1.5"), extra={"tags": ["x", "y"]}),
+        contact("b", name="Bo Ek", city="Lund", age=1, extra={"tags": ["x"], "n": 5}),
+        contact("c", name="Cy Alm", city=None, age=2),
+        contact("d", city="Umeå", age=None, expires_at=contacts.clock() + 10),
+    )
+    return contacts
+
+
+async def test_records_come_in_the_order_of_their_age_with_how_many_there_are() -> None:
+    contacts = await people()
+    found = await ask(contacts, {}, limit=2, offset=1)
+    assert [record.key for record in found.records] == ["b", "c"]
+    assert (found.total, found.unreadable) == (4, 0)
+    assert found.records[0] == await contacts.get("b")
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ({"city": "Umeå"}, "ad"),
+        ({"city": " Umea\u030a"}, "ad"),
+        ({"city": None}, "c"),
+        ({"city": {"$not": "Lund"}}, "acd"),
+        ({"name": ["Ann Ek", "Bo Ek"]}, "ab"),
+        ({"name": {"$not": None}}, "abc"),
+        ({"age": {"$gte": 2}, "city": "Umeå"}, "a"),
+        ({"sum": Decimal("1.50")}, "a"),
+        ({"city": {"$like": "ME"}}, "ad"),
+        ({"name": {"$like": "n e"}}, "a"),
+        ({"name": {"$like": "nn ek"}}, "a"),
+        ({"name": {"$not": {"$like": "nn ek"}}}, "bcd"),
+        ({"search_keys": "alm"}, "c"),
+        ({"search_keys": "lund"}, "b"),
+        ({"$or": [{"city": "Lund"}, {"name": {"$like": "alm"}}]}, "bc"),
+        ({"extra": {"$.tags": "y"}}, "a"),
+        ({"extra": {"$.tags": ["y", "x"]}}, "a"),
+        ({"extra": {"$.n": Decimal("5.0")}}, "b"),
+        ({"record_key": ["d", "a", "z"]}, "ad"),
+        ({"version": {"$gt": 1}}, ""),
+    ],
+)
+async def test_a_filter_finds_what_it_says(where, expected):
+    assert "".join(str(key) for key in await keys(await people(), where)) == expected
+
+
+async def test_an_order_has_several_keys_and_missing_values_come_first() -> None:
+    contacts = await people()
+    assert await keys(contacts, {}, sort=[{"age": "asc"}]) == ["d", "b", "c", "a"]
+    assert await keys(contacts, {}, sort=[{"city": "desc"}, {"age": "desc"}]) == ["a", "d", "b", "c"]
+    assert await keys(contacts, {}, sort=[{"expires_at": "desc"}, {"created_at": "asc"}]) == ["d", "a", "b", "c"]
+
+
+async def test_what_has_expired_is_not_found() -> None:
+    contacts = await people()
+    contacts.clock.advance(10)
+    assert await keys(contacts, {"city": "Umeå"}) == ["a"]
+    assert await ask(contacts, {"id": "d"}) == Found([], 0, 0)
+
+
+async def test_one_key_is_looked_up_and_not_searched_for() -> None:
+    store = FailingStore((await make_contacts()).store)
+    contacts = await make_contacts(store)
+    (made,) = await contacts.add(contact("a", name="Ann"))
+    assert await ask(contacts, {"record_key": ["a"]}) == Found([made], 1, 0)
+    assert await ask(contacts, {"id": "a"}, offset=1) == Found([], 1, 0)
+    assert await ask(contacts, {"id": "z"}) == Found([], 0, 0)
+    assert "select" not in store.calls
+
+
+async def spoil(contacts: Contacts, key: str) -> None:
+    row = await contacts.row(key)
+    assert row is not None
+    spoiled = Replace(row._replace(body=row.body[:-1] + bytes((row.body[-1] ^ 1,))), row.version)
+    await contacts.store.commit(contacts.records.collection.table, [spoiled])
+
+
+async def test_a_row_that_does_not_open_is_left_out_and_counted_but_an_error_when_asked_for_alone() -> None:
+    contacts = await people()
+    await spoil(contacts, "b")
+    found = await ask(contacts, {})
+    assert ([record.key for record in found.records], found.total, found.unreadable) == (["a", "c", "d"], 4, 1)
+    with pytest.raises(VaultError) as caught:
+        await ask(contacts, {"id": "b"})
+    assert caught.value.code is Code.CANNOT_OPEN
+
+
+async def test_a_record_that_changes_while_it_is_looked_at_is_looked_at_again(monkeypatch) -> None:
+    contacts = await people()
+    answers = [True, False]
+    monkeypatch.setattr(Look, "holds", lambda _look, _record: answers.pop(0) if answers else True)
+    assert await keys(contacts, {"name": {"$like": "nn ek"}}) == ["a"]
+
+
+async def test_records_that_never_rest_are_a_conflict() -> None:
+    contacts = await people()
+    seen: list[bool] = []
+
+    def holds(_look: Look, _record: object) -> bool:
+        seen.append(not seen or not seen[-1])
+        return seen[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Look, "holds", holds)
+        with pytest.raises(VaultError) as caught:
+            await ask(contacts, {"name": {"$like": "nn ek"}})
+    assert caught.value.code is Code.CONFLICT
+    assert len(seen) == 2 * TRIES
