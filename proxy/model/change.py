@@ -77,10 +77,11 @@ def planned(before: Schema, after: Schema, lives: Mapping[str, int]) -> Plan:
         old = known.pop(field.name, None)
         found = _added(field) if old is None else _changed(old, field)
         steps.extend(found)
-        if old is not None and not any(step.effect is Effect.REWRITES for step in found):
-            fields.append(msgspec.structs.replace(field, life=old.life))
+        last = lives.get(field.name, -1) if old is None else max(old.life, lives.get(field.name, 0))
+        if old is None or any(step.effect is Effect.REWRITES for step in found):
+            fields.append(msgspec.structs.replace(field, life=last + 1))
         else:
-            fields.append(msgspec.structs.replace(field, life=lives.get(field.name, -1) + 1))
+            fields.append(msgspec.structs.replace(field, life=old.life))
     for gone in known.values():
         text, effect = "removed, with its values in all records", Effect.REWRITES
         if gone.type is FieldType.PRIMARY_KEY:

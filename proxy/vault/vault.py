@@ -14,7 +14,7 @@ from proxy.storage.base import Store
 from proxy.storage.rows import Layout
 from proxy.vault.collection import Collection, History, Observe, Recipe, Sequencer, Surroundings, TableState
 from proxy.vault.janitor import prune, reap, sweep_expired
-from proxy.vault.registry import place
+from proxy.vault.registry import forget, place
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,22 @@ class Vault:
         made = Collection(recipe, placed, self._around, state)
         self._collections[name] = made
         return made
+
+    async def drop(self, table: str) -> None:
+        """Remove a table with everything in it; nobody may use its collections any more. Gone already: no effect."""
+        async with self._placing:
+            await forget(self._around.store, self._around.environment, table)
+            await self._around.store.drop(table)
+        for name in [name for name, collection in self._collections.items() if collection.table == table]:
+            del self._collections[name]
+        for name in [name for name, layout in self._layouts.items() if layout.table == table]:
+            del self._layouts[name]
+        self._states.pop(table, None)
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the vault."""
+        return self._around.clock
 
     @property
     def store(self) -> Store:

@@ -103,6 +103,7 @@ def test_a_field_that_is_rewritten_begins_another_life_and_others_go_on_with_the
     plan = planned(before, read_definition("contact", wanted), {"x": 4, "y": 2})
     assert [(field.name, field.life) for field in plan.schema.fields] == [("id", 0), ("x", 5), ("y", 0)]
     assert plan.rewrites
+    assert planned(before, read_definition("contact", wanted), {}).schema.field("x").life == 1
     again = planned(plan.schema, plan.schema, {"x": 5, "y": 2})
     assert (again.schema, again.steps) == (plan.schema, ())
 

@@ -1,0 +1,81 @@
+"""A catalog over the in-memory engine, and the few calls that tests of schemas make of records."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from proxy.errors import VaultError
+from proxy.model.definition import read_definition
+from proxy.model.record import Draft
+from proxy.model.schema import Schema
+from proxy.storage.query import Is, Select
+from proxy.vault.catalog import Applied, Catalog, open_catalog
+from proxy.vault.closing import nothing
+from proxy.vault.entries import Origin
+from proxy.vault.write import create
+from tests.support.vaults import Bench, make_bench
+
+
+@dataclass
+class Shelf:
+    """A catalog with everything around it."""
+
+    bench: Bench
+    catalog: Catalog
+    reported: list[VaultError]
+
+    async def apply(self, name: str = "contact", /, origin: Origin = Origin.API, **fields: dict[str, Any]) -> Applied:
+        """Put a definition in force, and wait until it is."""
+        applied = await self.catalog.apply(schema(name, **fields), origin)
+        await self.catalog.settled(name)
+        return applied
+
+    async def add(self, key: str, name: str = "contact", **values: Any) -> None:
+        """A new record."""
+        with self.catalog.using():
+            draft = Draft(key, {"id": key, **values})
+            await create(self.catalog.records(name), [draft], "test", nothing)
+
+    async def values(self, name: str = "contact") -> dict[str, dict[str, Any]]:
+        """The values of all records by key, without the keys."""
+        found = await self.rows(name)
+        records = [self.catalog.records(name).open(row) for row in found]
+        return {
+            str(record.key): {name: value for name, value in record.fields.items() if name != "id"}
+            for record in records
+        }
+
+    async def rows(self, name: str = "contact") -> list[Any]:
+        """The rows of all records."""
+        collection = self.catalog.records(name).collection
+        return list(await collection.store.scan(collection.table, 0, 100_000))
+
+    async def having(self, field: str, value: Any, name: str = "contact") -> list[str]:
+        """The keys of the records whose field has the value, by its column."""
+        records = self.catalog.records(name)
+        where = Is(records.column(field), (records.cell(field, value),))
+        page = await records.collection.store.select(records.collection.table, Select(where, self.bench.clock()))
+        return [str(records.open(row).key) for row in page.rows]
+
+    async def holding(self, field: str, part: str, name: str = "contact") -> list[int]:
+        """The record numbers that the index has for a part of a text."""
+        records = self.catalog.records(name)
+        hashes = records.gram_hashes(field, part)
+        found = await records.collection.store.by_tokens(records.collection.table, hashes)
+        return sorted(set.intersection(*(set(found.get(one, ())) for one in hashes)))
+
+
+def schema(name: str = "contact", /, **fields: dict[str, Any]) -> Schema:
+    """A schema with the primary key ``id`` and these fields."""
+    return read_definition(name, {"fields": {"id": {"type": "primary_key"}, **fields}})
+
+
+async def make_shelf(shelf: Shelf | None = None) -> Shelf:
+    """A catalog of an empty store; or what the next process finds in the store of ``shelf``."""
+    if shelf is None:
+        bench = await make_bench()
+    else:
+        keyset = shelf.bench.people.around.keyset
+        bench = await make_bench(shelf.bench.store, keyset)
+        bench.clock.now = shelf.bench.clock.now
+    reported: list[VaultError] = []
+    return Shelf(bench, await open_catalog(bench.vault, reported.append), reported)
