@@ -1,6 +1,7 @@
 """Settings file, environment and defaults → ``Settings``, or one ``VaultError`` that lists every fault."""
 
 import dataclasses
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, cast
@@ -13,6 +14,8 @@ from proxy.errors import Code, Detail, VaultError
 
 #: Read from the current folder where no other file is named and it is there.
 DEFAULT_FILE: Final = Path("domicile.yaml")
+
+_LISTENERS: Final = ("listen.proxy", "listen.vault", "listen.admin")
 
 
 def load(file: Path | None, environ: Mapping[str, str]) -> Settings:
@@ -86,17 +89,18 @@ def _expanded(text: str, values: Mapping[str, Any]) -> str:
 def _together(values: Mapping[str, Any], given: Mapping[str, Given]) -> list[Detail]:
     """Faults that concern two settings. A listener of the defaults is always on loopback, so it never has one."""
     faults: list[Detail] = []
-    proxy, admin = values.get("listen.proxy"), values.get("listen.admin")
-    for name in ("listen.proxy", "listen.admin"):
+    for name in _LISTENERS:
         if name in values and not values[name].loopback and values.get("listen.insecure") is False:
             text = (
                 f"{name} can be reached from other machines and speaks plain HTTP: listen at 127.0.0.1, "
                 "or write insecure: true under listen where something in front does TLS"
             )
             faults.append(Detail(given[name].place, text))
-    if proxy is not None and proxy == admin and proxy.port != 0:
-        name = "listen.admin" if "listen.admin" in given else "listen.proxy"
-        faults.append(Detail(given[name].place, "listen.proxy and listen.admin are the same: give each its own port"))
+    for first, second in itertools.combinations(_LISTENERS, 2):
+        address = values.get(first)
+        if address is not None and address == values.get(second) and address.port != 0:
+            name = second if second in given else first
+            faults.append(Detail(given[name].place, f"{first} and {second} are the same: give each its own port"))
     if values.get("listen.proxy_protocol") and values.get("trusted_proxies") == ():
         text = (
             "listen.proxy_protocol counts only from trusted_proxies, and none is named: name the proxies in front there"

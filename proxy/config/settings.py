@@ -30,9 +30,10 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """The listeners: the redacting proxy, and administration (health and metrics)."""
+    """The listeners: the redacting proxy, the vault's own interface, and administration (health and metrics)."""
 
     proxy: Address
+    vault: Address
     admin: Address
     insecure: bool  #: plain HTTP beyond loopback is wanted
     proxy_protocol: bool  #: connections of trusted proxies begin with the PROXY protocol
@@ -124,9 +125,19 @@ class Upstream:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds on the whole process."""
+    """Bounds on the whole process, and on single requests to the vault's own interface."""
 
     held: int  #: bytes of bodies that are held whole at one time, requests and answers together
+    body: int  #: bytes of a request to the vault that is no upload
+    batch: int  #: records of a batch
+    find: int  #: records that one search answers with at most
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """How the model-based interface behaves where users may choose."""
+
+    on_existing: Literal["refuse", "update"]  #: what a create does with a key that is used
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,4 +156,5 @@ class Settings:
     log: Log
     upstream: Upstream
     limits: Limits
+    models: Models
     applications: Mapping[str, Upstream]  #: of endpoints that are reached in a way of their own, by name

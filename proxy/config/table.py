@@ -37,6 +37,12 @@ SETTINGS: Final[dict[str, Setting]] = {
         "host:port, such as 127.0.0.1:8080",
         "Where callers reach the application through the proxy.",
     ),
+    "listen.vault": Setting(
+        "127.0.0.1:8081",
+        values.address,
+        "host:port, such as 127.0.0.1:8081",
+        "Where the vault's own interface is answered: /api, /docs, /openapi.json.",
+    ),
     "listen.admin": Setting(
         "127.0.0.1:8082",
         values.address,
@@ -193,6 +199,30 @@ SETTINGS: Final[dict[str, Setting]] = {
         values.size(16 * 1024 * 1024),
         "a size of 16MiB or more, such as 256MiB",
         "How much memory the bodies of matched requests and answers may take at one time, half for either.",
+    ),
+    "limits.body": Setting(
+        "4MiB",
+        values.size(1024),
+        "a size of 1KiB or more, such as 4MiB",
+        "The largest JSON request to the vault's own interface; a larger one is answered 413.",
+    ),
+    "limits.batch": Setting(
+        "100",
+        values.whole(1, 10_000),
+        "a whole number, such as 100",
+        "At most so many records in one batch; a larger one is answered 422.",
+    ),
+    "limits.find": Setting(
+        "1000",
+        values.whole(1, 10_000),
+        "a whole number, such as 1000",
+        "At most so many records in one answer of a search: the largest limit that callers may ask for.",
+    ),
+    "models.on_existing": Setting(
+        "refuse",
+        values.one_of("refuse", "update"),
+        "refuse or update",
+        "What a create does whose key is used: refuse it (409), or update the record.",
     ),
 }
 

@@ -17,8 +17,8 @@ Reader = Callable[[str], Any]
 _UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION: Final = re.compile(r"(\d{1,9})(ms|s|m|h|d)", re.ASCII)
 _LONGEST: Final = 3650 * _UNITS["d"]
-_BYTES: Final = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-_SIZE: Final = re.compile(r"([0-9]{1,9})(KiB|MiB|GiB)", re.ASCII)
+_BYTES: Final = {"kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_SIZE: Final = re.compile(r"([0-9]{1,9})(kB|MB|GB|KiB|MiB|GiB)", re.ASCII)
 _HOST: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]", re.ASCII)
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
@@ -145,7 +145,7 @@ def whole(least: int, most: int) -> Reader:
 
 
 def size(least: int) -> Reader:
-    """A reader of a number of bytes with its unit (KiB, MiB, GiB), at least so many and at most a tebibyte."""
+    """A reader of a number of bytes with its unit (KiB, MiB, GiB; kB, MB, GB), at least so many and at most a tebibyte."""
 
     def read(text: str) -> int:
         match = _SIZE.fullmatch(text)

@@ -1,7 +1,7 @@
 """The vault's own interface on a free port: operations of a test's own, or those of the table on a vault of its own."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -10,8 +10,9 @@ from aiohttp import web
 
 from proxy.errors import Code, VaultError
 from proxy.model.access import Principal
+from proxy.vault.records import Records
 from proxy.web.api.app import VaultConnection, vault_app
-from proxy.web.api.operation import Answer, Call, Handler, Operation, Services
+from proxy.web.api.operation import Answer, Call, Declared, Handler, Operation, Services
 from proxy.web.listening import listen
 from proxy.web.peers import Trusted
 
@@ -32,9 +33,22 @@ async def once(call: Call, handler: Handler) -> Answer:
     return await handler(call)
 
 
+class NoSchemas:
+    """A catalog without anything in it."""
+
+    def using(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def records(self, name: str) -> Records:
+        raise VaultError(Code.UNKNOWN_SCHEMA, f"There is no {name}.")
+
+    def schemas(self) -> list[Declared]:
+        return []
+
+
 def services(**given: Any) -> Services:
     """Services of a test; what it does not give is not there."""
-    made = {"catalog": cast(Any, None), "access": access, "once": once, "body_limit": 4096, "country": "se"}
+    made = {"catalog": NoSchemas(), "access": access, "once": once, "body_limit": 4096, "country": "se"}
     auth = {"auth": cast(Any, None), "trusted": Trusted(())}
     return Services(**{**made, **auth, **given})
 

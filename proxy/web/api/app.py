@@ -29,6 +29,7 @@ _FAILED: Final = VaultError(Code.INTERNAL, "The vault failed; its log names the 
 
 def vault_app(services: Services, operations: tuple[Operation, ...] = OPERATIONS) -> web.Application:
     """The interface as an application; ``operations`` are those of the table unless a test has its own."""
+    services.operations = operations
     app = web.Application(middlewares=[_outermost], client_max_size=services.body_limit)
     for operation in operations:
         handler = serve(operation, services)

@@ -2,6 +2,7 @@
 
 import enum
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -12,6 +13,7 @@ from proxy.errors import VaultError
 from proxy.model.access import Principal
 from proxy.model.limits import DEFAULTS, Limits
 from proxy.model.record import Record
+from proxy.model.schema import Schema
 from proxy.storage.changes import Change
 from proxy.vault.records import Records
 from proxy.web.peers import Trusted
@@ -48,8 +50,25 @@ class Answer(NamedTuple):
     length: int | None = None
 
 
+class Declared(Protocol):
+    """A schema as the catalog has it."""
+
+    @property
+    def schema(self) -> Schema:
+        """The definition in force."""
+        ...
+
+
 class Catalog(Protocol):
     """Where schemas are found; ``vault.catalog`` is one."""
+
+    def using(self) -> AbstractContextManager[None]:
+        """A piece of work with records, such as a request; what changes of a schema waits for it."""
+        ...
+
+    def schemas(self) -> Sequence[Declared]:
+        """Every schema."""
+        ...
 
     def records(self, name: str) -> Records:
         """The records of the schema of that name. Raises ``VaultError(UNKNOWN_SCHEMA)``."""
@@ -68,6 +87,7 @@ class Services:
     trusted: Trusted  #: whose forwarding fields tell where a caller is
     country: str  #: lower-case ISO code; the one country of this instance
     limits: Limits = DEFAULTS
+    operations: "tuple[Operation, ...]" = ()  #: the table that is served, for the document
     on_existing: Literal["refuse", "update"] = "refuse"  #: what a create does with a key that is used
 
 
@@ -117,6 +137,7 @@ class Operation(NamedTuple):
     access: Access = Access.CLIENT
     query: tuple[str, ...] = ()  #: the query parameters it knows; others are refused
     refuse: Callable[[VaultError], Answer] | None = None  #: how it tells errors where it is not by problem documents
+    reads: bool = False  #: nothing is written, so that an ``Idempotency-Key`` has nothing to hold on to
 
 
 def _nothing_more(_records: Sequence[Record]) -> Sequence[Change]:

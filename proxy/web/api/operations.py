@@ -6,7 +6,7 @@ A line is a promise: the statuses are those of the interface specification, oper
 
 from typing import Final
 
-from proxy.web.api import clients, tokens
+from proxy.web.api import about, clients, tokens
 from proxy.web.api.operation import Access, Operation, Takes
 
 _FORM, _NOTHING = Takes.FORM, Takes.NOTHING
@@ -48,4 +48,6 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         _NOTHING,
         _ADMIN,
     ),
+    Operation("openapi", "GET", "/openapi.json", about.openapi, 200, (400, 401), _NOTHING, _OPEN),
+    Operation("docs", "GET", "/docs", about.docs, 200, (400,), _NOTHING, _OPEN),
 )

@@ -34,7 +34,7 @@ def serve(operation: Operation, services: Services) -> Callable[[web.Request], A
     reads_json = operation.takes is Takes.JSON
     known = frozenset(operation.query)
     guarded = operation.access is not Access.OPEN
-    replayable = operation.method in ("POST", "DELETE") and guarded
+    replayable = operation.method in ("POST", "DELETE") and guarded and not operation.reads
 
     async def handle(request: web.Request) -> web.StreamResponse:
         request[OPERATION] = operation
@@ -50,9 +50,12 @@ def serve(operation: Operation, services: Services) -> Callable[[web.Request], A
             body = await _body(request, services.body_limit)
             content = bodies.parse(body) if reads_json else None
         call = Call(operation, services, principal, request, request.match_info, query, body, content)
-        if replayable and "Idempotency-Key" in request.headers:
-            return await send(request, await services.once(call, operation.handler))
-        return await send(request, await operation.handler(call))
+        with services.catalog.using():
+            if replayable and "Idempotency-Key" in request.headers:
+                answer = await services.once(call, operation.handler)
+            else:
+                answer = await operation.handler(call)
+        return await send(request, answer)
 
     return handle
 

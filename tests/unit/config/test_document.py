@@ -47,7 +47,7 @@ def test_scalars_stay_texts():
     [
         ("contry: se", "domicile.yaml:1:1  contry is not a setting: did you mean country?"),
         ("firewall: {mode: block}", "domicile.yaml:1:1  firewall is not a setting: there are applications"),
-        ("listen:\n  vault: 127.0.0.1:1", "domicile.yaml:2:3  listen.vault is not a setting: listen has proxy"),
+        ("listen:\n  console: 127.0.0.1:1", "domicile.yaml:2:3  listen.console is not a setting: listen has proxy"),
         ("country: se\ncountry: de", "domicile.yaml:2:1  country stands twice: remove one"),
         ("country:", "domicile.yaml:1:1  country has no value: write a country code"),
         ("country: ''", "domicile.yaml:1:1  country has no value"),

@@ -28,11 +28,14 @@ def test_without_file_and_variables_the_defaults_hold(elsewhere):
     assert settings.keys.place == str(elsewhere / "data" / "keys.json")
     assert settings.rules == elsewhere / "rules"
     assert settings.listen.proxy == Address("127.0.0.1", 8080)
+    assert settings.listen.vault == Address("127.0.0.1", 8081)
     assert settings.listen.admin == Address("127.0.0.1", 8082)
     assert settings.listen.insecure is False
     assert settings.pending.keep == 7 * 86_400_000
     assert (settings.log.level, settings.log.format) == ("info", "json")
     assert settings.limits.held == 256 * 2**20
+    assert (settings.limits.body, settings.limits.batch, settings.limits.find) == (4 * 2**20, 100, 1000)
+    assert settings.models.on_existing == "refuse"
     assert (settings.upstream.connect, settings.upstream.total, settings.upstream.connections) == (5_000, 0, 256)
 
 
@@ -92,7 +95,7 @@ def test_an_unknown_placeholder_is_refused(environ):
     assert "may stand in braces" in line
 
 
-@pytest.mark.parametrize("name", ["proxy", "admin"])
+@pytest.mark.parametrize("name", ["proxy", "vault", "admin"])
 def test_plain_http_beyond_loopback_needs_a_word(name):
     environ = {f"DOMICILE__LISTEN__{name.upper()}": "0.0.0.0:9000"}
     (line,) = refused(None, environ)
@@ -105,10 +108,12 @@ def test_an_unreadable_word_for_insecure_is_one_fault_not_two():
     assert "neither true nor false" in line
 
 
-@pytest.mark.parametrize("name", ["proxy", "admin"])
-def test_two_listeners_at_one_address_are_refused(name):
-    other = {"proxy": "127.0.0.1:8082", "admin": "127.0.0.1:8080"}[name]
-    (line,) = refused(None, {f"DOMICILE__LISTEN__{name.upper()}": other})
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [("proxy", 8081), ("proxy", 8082), ("vault", 8080), ("vault", 8082), ("admin", 8080), ("admin", 8081)],
+)
+def test_two_listeners_at_one_address_are_refused(name, other):
+    (line,) = refused(None, {f"DOMICILE__LISTEN__{name.upper()}": f"127.0.0.1:{other}"})
     assert "give each its own port" in line
 
 

@@ -22,7 +22,7 @@ def test_the_table_and_the_settings_object_hold_the_same_names():
         assert set(members(section)) == set(kind.__dataclass_fields__)
 
 
-ALL = "applications, country, data, forwarding, keys, limits, listen, log, pending, rules, store, trusted_proxies, upstream"
+ALL = "applications, country, data, forwarding, keys, limits, listen, log, models, pending, rules, store, trusted_proxies, upstream"
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ ALL = "applications, country, data, forwarding, keys, limits, listen, log, pendi
         ("listen.prox", "did you mean listen.proxy?"),
         ("listn.proxy", "did you mean listen.proxy?"),
         ("level", "did you mean log.level?"),
-        ("listen.vault", "listen has proxy, admin, insecure, proxy_protocol"),
+        ("listen.console", "listen has proxy, vault, admin, insecure, proxy_protocol"),
         ("firewall", f"there are {ALL}"),
         ("upstream.tls.sni", "upstream.tls has ca, certificate, key, verify, server_name"),
         ("upstream.breker", "did you mean upstream.breaker?"),

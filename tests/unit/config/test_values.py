@@ -29,6 +29,7 @@ DAY = 86_400_000
         (values.duration_or_none, "1s", 1_000),
         (values.whole(1, 9), "9", 9),
         (values.size(1024), "1KiB", 1024),
+        (values.size(1024), "20MB", 20_000_000),
         (values.size(1024), "256MiB", 256 * 2**20),
         (values.size(1024), "2GiB", 2 * 2**30),
         (values.one_of("json", "text"), "text", "text"),

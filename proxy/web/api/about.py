@@ -1,0 +1,32 @@
+"""Handlers that show the interface document: as JSON for programs, as a page for people."""
+
+from functools import lru_cache
+
+from proxy.web.api.document.assemble import assemble, render
+from proxy.web.api.document.described import DESCRIBED
+from proxy.web.api.document.page import POLICY, page
+from proxy.web.api.operation import Answer, Call, Operation
+
+
+async def openapi(call: Call) -> Answer:
+    """The document; for who sends an access token, with the schemas that there are."""
+    if "Authorization" not in call.request.headers:
+        return Answer(200, _bare(call.services.operations))
+    await call.services.access(call.request)
+    schemas = [declared.schema for declared in call.services.catalog.schemas()]
+    return Answer(200, render(assemble(call.services.operations, DESCRIBED, schemas, call.services.limits)))
+
+
+async def docs(call: Call) -> Answer:
+    """The page."""
+    return Answer(200, _page(call.services.operations), {"Content-Security-Policy": POLICY}, "text/html; charset=utf-8")
+
+
+@lru_cache(2)
+def _bare(operations: tuple[Operation, ...]) -> bytes:
+    return render(assemble(operations, DESCRIBED))
+
+
+@lru_cache(2)
+def _page(operations: tuple[Operation, ...]) -> bytes:
+    return page(assemble(operations, DESCRIBED), DESCRIBED)

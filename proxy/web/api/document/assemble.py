@@ -1,0 +1,174 @@
+"""One interface document (OpenAPI 3.1) of the table of operations, their descriptions, and the schemas that users defined."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+
+from proxy import __version__
+from proxy.model.limits import DEFAULTS, Limits
+from proxy.model.schema import Schema
+from proxy.web.api.document.components import COMPONENTS
+from proxy.web.api.document.parts import Description, Example, Json, header, ref
+from proxy.web.api.document.text import INTRODUCTION, PARAMETERS, STATUSES, TAGS
+from proxy.web.api.document.types import model
+from proxy.web.api.operation import Access, Operation, Takes
+
+_IN_PATH: Final = re.compile(r"\{(\w+)\}")
+_IDEMPOTENCY: Final = header(
+    "Idempotency-Key",
+    "Makes it safe to send the request again: see *Sending again*.",
+    minLength=1,
+    maxLength=255,
+    pattern="^[!-~]+$",
+)
+
+
+def assemble(
+    operations: Iterable[Operation],
+    described: Mapping[str, Description],
+    schemas: Sequence[Schema] = (),
+    limits: Limits = DEFAULTS,
+) -> Json:
+    """The document. ``schemas`` are shown as components, and as the names that paths take; without them any name may stand there."""
+    paths: dict[str, Json] = {}
+    for operation in operations:
+        shown = _operation(operation, described[operation.name], [schema.name for schema in schemas])
+        paths.setdefault(operation.path, {})[operation.method.lower()] = shown
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Domicile",
+            "version": __version__,
+            "summary": "Records of people, kept in one country.",
+            "description": INTRODUCTION,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/", "description": "The listener that this document comes from (`listen.vault`)."}],
+        "tags": [{"name": name, "description": text} for name, text in TAGS.items()],
+        "security": [{"client": []}],
+        "paths": paths,
+        "components": {
+            "schemas": {**COMPONENTS, **_models(schemas, limits)},
+            "securitySchemes": {
+                "client": {
+                    "type": "oauth2",
+                    "description": "An access token of client credentials (RFC 6749, section 4.4), sent as `Authorization: Bearer …`.",
+                    "flows": {"clientCredentials": {"tokenUrl": "/oauth2/token", "scopes": {}}},
+                }
+            },
+        },
+    }
+
+
+def render(document: Json) -> bytes:
+    """The document as JSON."""
+    return msgspec.json.format(msgspec.json.encode(document), indent=1)
+
+
+def _models(schemas: Sequence[Schema], limits: Limits) -> Json:
+    """A component for each schema, and ``Record`` for whichever of them the path names."""
+    own = {f"model.{schema.name}": model(schema, limits) for schema in schemas}
+    anything = {"type": "object", "properties": {"expires_at": {"type": ["string", "null"], "format": "date-time"}}}
+    record: Json = {"anyOf": [ref(name) for name in own]} if own else anything
+    text = "The fields that the schema has, and `expires_at`, when the record ends by itself."
+    return {**own, "Record": {"description": text, **record}}
+
+
+def _operation(operation: Operation, described: Description, names: Sequence[str]) -> Json:
+    shown: Json = {
+        "operationId": operation.name,
+        "tags": [described.tag],
+        "summary": described.summary,
+        "description": described.text,
+        "parameters": _parameters(operation, described, names),
+        "responses": _responses(operation, described),
+    }
+    if operation.access is Access.OPEN:
+        shown["security"] = []
+    if operation.access is Access.ADMIN:
+        shown["description"] += "\n\nNeeds a client with the scope `admin`."
+    if described.request is not None:
+        content: Json = {"schema": described.request}
+        if examples := _bodies(example for example in described.examples if example.status == operation.success):
+            content["examples"] = examples
+        shown["requestBody"] = {"required": True, "content": {described.request_type: content}}
+    if not shown["parameters"]:
+        del shown["parameters"]
+    return shown
+
+
+def _parameters(operation: Operation, described: Description, names: Sequence[str]) -> list[Json]:
+    shown = [_path(name, described, names) for name in _IN_PATH.findall(operation.path)]
+    for name in operation.query:
+        text, schema = PARAMETERS[name]
+        shown.append({"name": name, "in": "query", "description": text, "schema": schema})
+    shown += described.parameters
+    if operation.method in ("POST", "DELETE") and operation.access is not Access.OPEN and not operation.reads:
+        shown.append(_IDEMPOTENCY)
+    return shown
+
+
+def _path(name: str, described: Description, names: Sequence[str]) -> Json:
+    text, schema = PARAMETERS[name]
+    if name == "schema" and names:
+        schema = {**schema, "enum": list(names)}
+    shown: Json = {"name": name, "in": "path", "required": True, "description": text, "schema": schema}
+    given = (example.path[name] for example in described.examples if name in example.path)
+    value = next(given, "{")
+    if not value.startswith("{"):  # else it differs each time
+        shown["example"] = value
+    return shown
+
+
+def _responses(operation: Operation, described: Description) -> Json:
+    success: Json = {"description": described.answered}
+    if described.answer is not None:
+        content: Json = {"schema": described.answer}
+        if examples := _answers(described.examples, operation.success):
+            content["examples"] = examples
+        success["content"] = {described.answer_type: content}
+    if described.links:
+        success["links"] = dict(described.links)
+    shown = {str(operation.success): success}
+    for status in sorted({*operation.failures, *_common(operation)}):
+        shown[str(status)] = _failure(status, described, _answers(described.examples, status))
+    shown["5XX"] = _failure(500, described, {})
+    return shown
+
+
+def _common(operation: Operation) -> tuple[int, ...]:
+    """Statuses that come from HTTP itself: a body that does not arrive in time, or a request that ends in the middle."""
+    return () if operation.takes is Takes.NOTHING else (408,)
+
+
+def _failure(status: int, described: Description, examples: Json) -> Json:
+    content: Json = {"schema": ref(described.failure)}
+    if examples:
+        content["examples"] = examples
+    text = STATUSES.get(status, HTTPStatus(status).phrase)
+    return {"description": text, "content": {described.failure_type: content}}
+
+
+def _bodies(examples: Iterable[Example]) -> Json:
+    return {
+        _key(number, example): {"summary": example.summary, "value": example.body}
+        for number, example in enumerate(examples, 1)
+        if example.body is not None and not isinstance(example.body, bytes)
+    }
+
+
+def _answers(examples: Iterable[Example], status: int) -> Json:
+    return {
+        _key(number, example): {"summary": example.summary, "value": example.answer}
+        for number, example in enumerate((item for item in examples if item.status == status), 1)
+        if example.answer is not None
+    }
+
+
+def _key(number: int, example: Example) -> str:
+    """A name for an example that may stand in a document."""
+    words = re.findall(r"[a-z0-9]+", example.summary.lower())
+    return f"{number}-" + "-".join(words)

@@ -1,0 +1,12 @@
+"""The descriptions of all operations, by the name that the table of operations has for each."""
+
+from typing import Final
+
+from proxy.web.api.document import about, clients, models
+from proxy.web.api.document.parts import Description
+
+DESCRIBED: Final[dict[str, Description]] = {
+    **models.DESCRIBED,
+    **clients.DESCRIBED,
+    **about.DESCRIBED,
+}

@@ -1,0 +1,102 @@
+"""The sentences of the interface document: what holds for every operation, what parameters and statuses mean."""
+
+from typing import Any, Final
+
+INTRODUCTION: Final = """
+Domicile keeps records of people in one country, each sealed, and answers what may be asked of them. A **schema** says which fields
+its records have, of which type, and how each is stored; a **record** has a primary key and any number of **attachments**.
+
+## Getting in
+
+Send the identifier and the secret of a client to `POST /oauth2/token`; the answer has an access token that is good for 300 seconds.
+Send it with every request: `Authorization: Bearer <token>`. Without a valid one the answer is 401, whatever was asked.
+
+## Values
+
+| Type of the field | On the wire |
+|---|---|
+| primary_key, string | string |
+| integer | JSON number without a fraction, 64 bits |
+| decimal | JSON number, 16 digits, 4 of them after the point; exact |
+| boolean | `true`, `false` |
+| datetime | `YYYY-MM-DDThh:mm:ss.sssZ`, UTC |
+| date, time | `YYYY-MM-DD`, `hh:mm:ss` |
+| json | object |
+
+`null` is kept and answered as `null`. Bodies are JSON in UTF-8 (`Content-Type: application/json`), at most `limits.body` bytes. A member
+that an operation does not know, a member that stands twice, and an unknown query parameter are 400. Every answer that is not a
+success is a problem document (RFC 9457) with a stable `code` and every fault in `errors`; none repeats a value.
+
+## Filters
+
+All members of a filter hold. Equality is that of the Unicode normal form NFKC without spaces around it.
+
+| Form | Meaning |
+|---|---|
+| `<field>: <value>` | exactly that; `null`: no value |
+| `<field>: [<value>, …]` | one of them |
+| `<field>: {"$not": <value or array>}` | none of them; strings, the primary key and `version` |
+| `<field>: {"$gt": …, "$gte": …, "$lt": …, "$lte": …}` | integers, decimals and `version`; `$gt` not with `$gte`, `$lt` not with `$lte` |
+| `<field>: {"$like": <text>}` | the text occurs, whatever the letter case; strings |
+| `"search_keys": <text>` | the text, 3 to 200 characters, occurs in one string field at least; not with filters on string fields |
+| `"$or": [<filter>, <filter>, …]` | one of them holds; string fields, no `$or` inside |
+| `<json field>: {"$.path": <value>}` | the value stands there, or an array that contains it; with an array: contains all of its items |
+
+What can be asked depends on how a field is stored: `indexed` (a column in the clear) everything; `indexed_hashed` (a keyed hash) exact,
+list and `$not`, and `$like` and `search_keys` where `partial_match` is on; `encrypted` nothing. Anything else is 400 and says why.
+
+## Sending again
+
+With `Idempotency-Key` (any text of your own, up to 255 visible ASCII characters) a POST or DELETE that writes is carried out once: its
+first answer is stored with the write, and answered again for 24 hours with `Idempotent-Replayed: true`. The same key with another
+request, or while the first is being carried out, is 429 `idempotency_check_failed`. Refusals are not stored.
+
+`/webapi/…` is another name of `/api/…`. A body that does not arrive within a minute is 408; a method that an address does not take is
+405 with `Allow`.
+""".strip()
+
+TAGS: Final[dict[str, str]] = {
+    "Records": "Make, change, copy and end records of a schema.",
+    "Search": "Find records and add them up.",
+    "Access": "Tokens, and what others need to check them. Errors here are those of RFC 6749.",
+    "Clients": "Who may get tokens. Administrators work with the clients of their own environment.",
+    "About": "This document.",
+}
+
+_KEY: Final[dict[str, Any]] = {"type": "string", "minLength": 1}
+
+#: Parameters of paths and queries: what they are, and their schema.
+PARAMETERS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
+    "schema": ("The name of a schema.", {"type": "string", "pattern": "^[A-Za-z][A-Za-z0-9_]{0,63}$"}),
+    "record_key": ("The primary key of a record, percent-encoded.", _KEY),
+    "source": ("The key of the record that ends.", _KEY),
+    "destination": ("The key of the record that stays.", _KEY),
+    "client_id": ("The identifier of a client.", _KEY),
+    "cascadeBy": (
+        "A string field: records that hold a deleted key there are deleted too, and so on.",
+        {"type": "string"},
+    ),
+    "limit": (
+        "How many entries; 100 unless said otherwise.",
+        {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100},
+    ),
+    "offset": (
+        "How many entries to leave out before them.",
+        {"type": "integer", "minimum": 0, "maximum": 2147483647, "default": 0},
+    ),
+}
+
+#: What each status of an error means on this interface (specification, "Errors").
+STATUSES: Final[dict[int, str]] = {
+    400: "An invalid record, filter, option, parameter or body; an unknown schema.",
+    401: "No access token, or one that is invalid or has expired; partial match on a field that has it off (`partial_match_disabled`).",
+    403: "The client may not do that; for clone: nothing matches, or partial match on a field that has it off.",
+    404: "There is no such record or file; no record matches.",
+    408: "The body did not arrive in time.",
+    409: "Another country than the instance's; a key that is used; a change that came in between.",
+    413: "The body is larger than the limit.",
+    415: "Another content type than the operation takes.",
+    422: "Well-formed, but it cannot be carried out: a batch over its limit, records that do not open, a search that is too broad.",
+    429: "Too many requests; the check of an `Idempotency-Key` failed.",
+    500: "The service failed, or its store cannot be used at the moment (503); with `Retry-After` where it passes by itself.",
+}

@@ -1,0 +1,35 @@
+"""What the vault holds to which the examples of the document are sent."""
+
+from typing import Any, Final
+
+#: The definition of the schema that the examples use.
+CONTACT: Final[dict[str, Any]] = {
+    "fields": {
+        "id": {"type": "primary_key"},
+        "email": {"type": "string", "storage": "indexed_hashed", "partial_match": True},
+        "name": {"type": "string", "storage": "encrypted"},
+        "city": {"type": "string", "storage": "indexed"},
+        "manager": {"type": "string", "storage": "indexed_hashed"},
+        "age": {"type": "integer", "storage": "indexed"},
+        "balance": {"type": "decimal", "storage": "indexed"},
+        "active": {"type": "boolean", "storage": "indexed"},
+        "born": {"type": "date", "storage": "indexed_hashed"},
+        "profile": {"type": "json", "storage": "indexed_hashed"},
+    }
+}
+
+#: The records that are there, in the order in which they were made.
+RECORDS: Final[tuple[dict[str, Any], ...]] = (
+    {"id": "c-1", "email": "astrid@example.com", "name": "Astrid Lind", "city": "Uppsala", "age": 41, "balance": 120.5},
+    {"id": "c-2", "email": "bjorn@example.com", "name": "Björn Ek", "city": "Uppsala", "age": 29, "manager": "c-1"},
+    {
+        "id": "c-3",
+        "email": "carin@example.com",
+        "name": "Carin Falk",
+        "city": "Lund",
+        "profile": {"tags": ["new", "vip"]},
+    },
+)
+
+#: The file that hangs on the first record.
+FILE: Final = ("passport.txt", b"A page of a passport.\n")
