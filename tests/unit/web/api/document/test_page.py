@@ -14,7 +14,7 @@ PAGE = page(assemble(OPERATIONS, DESCRIBED), DESCRIBED).decode()
 class Tags(HTMLParser):
     VOID = frozenset({"meta", "br"})
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.open: list[str] = []
         self.used: list[tuple[str, dict[str, str | None]]] = []
