@@ -113,12 +113,12 @@ class Gateway:
         edition = self._rules.edition
         try:
             endpoint = self._route(incoming)
+            if incoming.match is not None or endpoint.unmatched is _DENY or endpoint.searched:
+                return None
+            address = self._address(endpoint)
+            return _Known(edition, endpoint, Call(address, head.method, head_of(incoming, asked(head), address)))
         except Exception:  # noqa: BLE001  # ``handle`` meets it again, and tells of it
             return None
-        if incoming.match is not None or endpoint.unmatched is _DENY or endpoint.searched:
-            return None
-        address = self._address(endpoint)
-        return _Known(edition, endpoint, Call(address, head.method, head_of(incoming, asked(head), address)))
 
     async def handle(self, incoming: Incoming) -> None:
         """Answer one request."""

@@ -23,6 +23,9 @@ _NOTHING: Final = re.compile(rb"\A(?:\r\n)+")
 #: Requests read ahead of the one that is handled; more wait as bytes.
 _AHEAD: Final = 32
 
+#: Bytes of a head that is remembered: ten thousand idle connections do so.
+_REMEMBERED: Final = 4096
+
 # What the next bytes are.
 _HEAD: Final = 0
 _LENGTH: Final = 1
@@ -63,8 +66,8 @@ class RequestReader:
         self._left = 0
         self._chunks: ChunkReader | None = None
         self._upgrading = False
-        #: The last head and its bytes: one that is the same to the byte need not be read again. Not where its target has a
-        #: query: nothing that somebody searched for stays in memory for that.
+        #: The last head and its bytes: one that is the same to the byte need not be read again. Not where it is long, or its
+        #: target has a query: nothing that somebody searched for stays in memory for that.
         self._last: tuple[bytes, RequestHead] = _UNSEEN
 
     @property
@@ -136,7 +139,7 @@ class RequestReader:
             raw, head = self._last
             if not raw or len(raw) != end or not data.startswith(raw):
                 head = parse_head(data, end, self._limits)
-                self._last = _UNSEEN if b"?" in head.target else (data[:end], head)
+                self._last = _UNSEEN if end > _REMEMBERED or b"?" in head.target else (data[:end], head)
         except BadRequestError as why:
             self._state = _DEAD
             held.clear()

@@ -131,7 +131,7 @@ class CallerConnection(RequestHandler):
                 await self._waiter
                 self._waiter = None
             head, payload = cast("Message | tuple[Incoming, Body]", self._messages.popleft())
-            if self._parser is not None:
+            if self._parser is not None and self._begun is None:  # else it was told when that was begun
                 self._parser.message_consumed()
             if self._buffer_paused and len(self._messages) <= self._msg_queue_resume_size:
                 self._resume_reading_if_drained()
@@ -182,13 +182,12 @@ class CallerConnection(RequestHandler):
             return False
         self._serving = incoming
         self._begun = begun
+        self._reader.message_consumed()  # now: it must not take the place of one that could be read behind it
         return True
 
     def answered(self, incoming: Incoming) -> None:
         """What was sent on at once is answered."""
         self._begun = self._serving = None
-        if self._parser is not None:
-            self._parser.message_consumed()
         if incoming.close or self._close or (self._ended and not self._messages):
             self.force_close()
             return

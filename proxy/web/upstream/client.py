@@ -53,6 +53,9 @@ class HttpUpstream:
         if pool is None or not pool.idle or pool.breaker.engaged:
             return False
         connection = pool.idle.pop()
+        if connection.stale():
+            connection.retire()
+            return False
         begun.call, begun.carrier, begun.watch = call, connection, pool.breaker
         try:
             connection.start(call, begun)
@@ -63,13 +66,14 @@ class HttpUpstream:
     async def send(self, call: Call, begun: Begun | None = None) -> Reply:
         """See ``Upstream.send``.
 
-        An application may close an idle connection at the moment it is chosen. A request that means the same when sent
-        twice then goes out once more, on a fresh connection. Any other is never sent twice: its connection is asked
-        beforehand whether it has ended.
+        An idle connection that has something to read is never chosen: it has ended, or what is there would be taken for
+        the answer to a request that came after it. An application may also close it in the moment it is chosen. A request
+        that means the same when sent twice then goes out once more, on a fresh connection; any other is never sent twice.
         """
         pool = self._pools.get(call.address) or self._pool(call.address)
         breaker = pool.breaker
-        tries = breaker.admit(asyncio.get_running_loop().time()) if breaker.engaged else False
+        # What was begun was let through then; its end, too, must be told whatever others met meanwhile.
+        tries = breaker.admit(asyncio.get_running_loop().time()) if breaker.engaged and begun is None else False
         try:
             reply = await self._exchange(pool, call, begun)
         except UpstreamFault as fault:
@@ -102,7 +106,7 @@ class HttpUpstream:
             else:
                 connection = pool.idle.pop() if pool.idle else await pool.fresh()
                 used = connection.served
-                if used and not again and connection.stale():
+                if used and connection.stale():
                     connection.retire()
                     continue
                 answer = connection.begin(call)

@@ -148,7 +148,7 @@ class Connection(asyncio.Protocol):
             self._touch()
 
     def stale(self) -> bool:
-        """Whether the idle connection has something to read, which can only be its end. Asks the kernel."""
+        """Whether the idle connection has something to read: its end, or an answer that nobody asked for. Asks the kernel."""
         if self._poll is None:
             self._poll = select.poll()
             self._poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)

@@ -116,6 +116,26 @@ async def test_what_concerns_the_connection_is_for_the_task(fields, begun):
     assert begun == []
 
 
+@pytest.mark.parametrize("method", ["POST", "PATCH", "SEARCH", "get"])
+async def test_what_could_not_be_sent_twice_is_for_the_task(method, begun):
+    async with warmed(says(OK)) as (server, _, client):
+        for _ in range(2):
+            assert (await client.ask(get("/a", method=method))).body == b"ok"
+        assert len(server.wires) == 1
+    assert begun == []
+
+
+async def test_rules_whose_endpoint_has_no_address_are_an_error_and_not_the_end(begun):
+    async with warmed(says(OK)) as (_, steered, client):
+        good = steered.endpoint
+        steered.endpoint = replace(good, upstream="nowhere")
+        assert (await client.ask(get("/a"))).status == 500
+        assert steered.notes[1].code is Code.BAD_RULES
+        steered.endpoint = good
+        assert (await client.ask(get("/a"))).status == 200
+    assert begun == [b"/a"]
+
+
 async def test_what_was_found_out_about_a_head_ends_with_the_rules(begun):
     async with warmed(says(OK)) as (server, steered, client):
         for _ in range(2):
@@ -207,6 +227,87 @@ async def test_what_is_sent_behind_waits_for_its_turn(begun):
         held.released.set()
         assert [(await client.answer()).body for _ in range(3)] == [b"/a", b"/b", b"/c"]
     assert begun == [b"/a"]
+
+
+async def test_more_is_sent_behind_than_is_read_ahead(begun):
+    held = Held()
+    paths = [f"/{number}" for number in range(80)]
+    async with warmed(held) as (server, steered, client):
+        await client.send(get("/a"))
+        await server.until(lambda: len(server.requests) == 2)
+        await client.send(b"".join(map(get, paths)))
+        await server.until(lambda: len(steered.callers[0]._messages) == 32)
+        held.released.set()
+        async with asyncio.timeout(PATIENCE):
+            assert [(await client.answer()).body.decode() for _ in range(81)] == ["/a", *paths]
+        await server.until(lambda: not steered.callers[0].busy)
+        assert (await client.ask(get("/z"))).body == b"/z"
+    assert begun == [b"/a", b"/z"]
+
+
+async def test_who_waits_for_a_connection_is_not_overtaken(begun):
+    held = Held()
+    only = Limits(connect=60, keep=60, connections=1)
+    async with (
+        RawServer(held) as server,
+        gateway(server.url, limits=only) as (port, steered),
+        RawClient(port) as first,
+        RawClient(port) as second,
+        RawClient(port) as third,
+    ):
+        held.released.set()
+        await first.ask(WARM)
+        held.released.clear()
+        await first.send(get("/a"))
+        await server.until(lambda: len(server.requests) == 2)
+        assert steered.gateway is not None
+        (pool,) = cast("HttpUpstream", steered.gateway._upstream)._pools.values()
+        await second.send(get("/1"))
+        await server.until(lambda: len(pool._waiters) == 1)
+        await third.send(get("/2"))
+        await server.until(lambda: len(pool._waiters) == 2)
+        held.released.set()
+        for client, path in ((first, b"/a"), (second, b"/1"), (third, b"/2")):
+            assert (await client.answer()).body == path
+        assert [one.start.split()[1] for one in server.requests] == [b"/warm", b"/a", b"/1", b"/2"]
+    assert begun == [b"/a"]
+
+
+async def test_bytes_behind_an_answer_are_nobodys(begun):
+    async with warmed(says(OK + b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")) as (server, _, client):
+        for _ in range(3):
+            assert (await client.ask(get("/a"))).body == b"ok"
+            assert (await client.ask(WARM)).body == b"ok"
+        assert len(server.wires) == 4
+    assert begun.count(b"/a") == 3
+
+
+async def test_what_a_caller_does_not_take_is_bounded(begun):
+    size = 60_000
+    body = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (size, b"x" * size)
+    async with warmed(says(body)) as (server, steered, client):
+        (caller,) = steered.callers
+        assert caller.transport is not None
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]  # a transport of a socket can
+        sent = 0
+
+        def over() -> bool:
+            return len(steered.notes) > sent or caller._drain_waiter is not None
+
+        async with asyncio.timeout(PATIENCE):
+            while caller._drain_waiter is None:
+                await client.send(get("/a"))
+                sent += 1
+                await server.until(over)
+        assert caller.transport.get_write_buffer_size() < writer.REST + size + 100
+        asked = len(server.requests)
+        await client.send(get("/b") * 3)
+        await server.until(lambda: len(caller._messages) == 3)
+        assert len(server.requests) == asked
+        client.writer.transport.resume_reading()  # type: ignore[attr-defined]  # the same one
+        for _ in range(sent + 3):
+            assert len((await client.answer()).body) == size
+    assert b"/b" not in begun
 
 
 async def test_the_application_is_told_when_the_caller_goes(begun):

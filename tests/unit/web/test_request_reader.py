@@ -235,3 +235,9 @@ def test_a_head_that_differs_is_read(longer):
 def test_what_was_searched_for_is_not_remembered():
     first, again = heads(get("/a?email=ann@x.example"), get("/a?email=ann@x.example"))
     assert again is not first
+
+
+def test_a_long_head_is_not_remembered():
+    long = get("/a", "Cookie: " + "x" * 4096)
+    first, again = heads(long, long)
+    assert again is not first

@@ -1,6 +1,8 @@
 """The upstream as the gateway uses it, against a server on a real socket that misbehaves to order."""
 
 import asyncio
+import os
+import select
 import time
 from collections.abc import AsyncIterator
 
@@ -419,6 +421,57 @@ async def test_what_was_begun_goes_out_again_on_a_fresh_connection(upstream):
         await asyncio.wait_for(begun.told.wait(), PATIENCE)
         assert await whole(await upstream.send(call(server), begun)) == b"ok"
         assert len(server.wires) == 2
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_an_answer_that_nobody_asked_for_is_not_given_to_the_next_request(upstream, at_once):
+    async with RawServer(says(OK)) as server:
+        await whole(await upstream.send(call(server)))
+        (pool,) = upstream._pools.values()
+        (idle,) = pool.idle
+        os.write(
+            server.wires[0].writer.get_extra_info("socket").fileno(),
+            b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
+        )
+        # The loop does not turn: it has come, and was not read yet.
+        assert select.select([idle._transport.get_extra_info("socket")], [], [], PATIENCE)[0]
+        if at_once:
+            assert not upstream.begin(call(server), Taking())
+        assert await whole(await upstream.send(call(server))) == b"ok"
+        assert (len(server.wires), len(pool.open)) == (2, 1)
+
+
+@pytest.mark.parametrize("answer", [OK, b"HTTP/1.1 20"])
+async def test_the_end_of_what_was_begun_is_told_though_the_address_was_suspended_meanwhile(answer):
+    go_on = asyncio.Event()
+
+    async def behave(wire, server):
+        await server.read(wire)
+        await wire.send(OK)
+        await server.read(wire)
+        await go_on.wait()
+        await wire.send(answer)
+
+    upstream = HttpUpstream(Limits(connect=60, keep=60, failures=1, pause=60))
+    async with RawServer(behave) as server:
+        await whole(await upstream.send(call(server)))
+        begun = Taking()
+        assert upstream.begin(call(server), begun)
+        go_on.set()
+        await asyncio.wait_for(begun.told.wait(), PATIENCE)
+        (pool,) = upstream._pools.values()
+        refused = UpstreamFault(Code.UPSTREAM_UNREACHABLE, "refused", sent=False)
+        pool.breaker.failed(refused, asyncio.get_running_loop().time(), tried=False)
+        assert pool.breaker.open
+        if answer is OK:
+            assert await whole(await upstream.send(call(server), begun)) == b"ok"
+            assert not pool.breaker.open
+        else:
+            with pytest.raises(UpstreamFault) as fault:
+                await upstream.send(call(server), begun)
+            assert fault.value.code is Code.UPSTREAM_BROKEN
+            assert pool.breaker.open
+    upstream.close()
 
 
 async def test_what_was_begun_and_dropped_ends_its_connection_and_tells_nobody(upstream):
