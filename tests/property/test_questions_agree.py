@@ -1,0 +1,221 @@
+"""Any question about any rows has the same answer on every engine, order included: rows, totals, groups, figures."""
+
+import asyncio
+from collections.abc import Iterator
+from tempfile import TemporaryDirectory
+from typing import Any as Anything
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.storage import open_store
+from proxy.storage.base import Store
+from proxy.storage.changes import Insert, Remove
+from proxy.storage.memory import MemoryStore
+from proxy.storage.query import (
+    All,
+    Any,
+    Compare,
+    Compared,
+    Func,
+    Grouping,
+    Holds,
+    Indexed,
+    Is,
+    Metric,
+    Order,
+    Select,
+    Where,
+)
+from proxy.storage.rows import Cell, Column, ColumnType, Layout, Row, State
+from tests.support.rows import h
+
+COLUMNS = (
+    Column("mail", ColumnType.HASH),
+    Column("city", ColumnType.TEXT),
+    Column("name", ColumnType.TEXT),
+    Column("visits", ColumnType.INTEGER),
+    Column("balance", ColumnType.DECIMAL),
+)
+FIXED = ("@rid", "@key", "@version", "@created_at", "@updated_at", "@expires_at")
+TEXTS = (
+    "",
+    "a",
+    "A",
+    "ab",
+    "Straße",
+    "STRASSE",
+    "\u212a",
+    "é",
+    "e\u0301",
+    "%",
+    "_",
+    "a\\%",
+    "\uffff",
+    "\U0001f600",
+    "z",
+)
+NUMBERS = (0, 1, -1, 7, 2**63 - 1, -(2**63), 2**62, 2**32, -(2**32) - 1)
+DECIMALS = ("0", "1", "-0.0001", "999999999999.9999", "-999999999999.9999", "2.5")
+RIDS = (1, 2, 3, 5, 8, 2**63 - 1)
+INSTANTS = (1, 2, 3)
+HASHES = tuple(h(f"t{n}") for n in range(4))
+
+#: What each type of column may hold, few of each so that rows and questions meet.
+VALUES: dict[ColumnType, st.SearchStrategy[Anything]] = {
+    ColumnType.HASH: st.sampled_from([h("a"), h("b"), b"\x00" * 16]),
+    ColumnType.TEXT: st.sampled_from(TEXTS),
+    ColumnType.INTEGER: st.sampled_from(NUMBERS),
+    ColumnType.DECIMAL: st.sampled_from(DECIMALS),
+}
+FIXED_VALUES: dict[str, st.SearchStrategy[Anything]] = {
+    "@rid": st.sampled_from(RIDS),
+    "@key": st.sampled_from([h(f"k{rid}") for rid in RIDS]),
+    "@version": st.integers(1, 2),
+    "@created_at": st.sampled_from(INSTANTS),
+    "@updated_at": st.sampled_from(INSTANTS),
+    "@expires_at": st.sampled_from(INSTANTS),
+}
+
+LAYOUTS = (COLUMNS, COLUMNS[1:4], (COLUMNS[4], COLUMNS[0], COLUMNS[2]))
+
+
+@st.composite
+def inserts(draw: st.DrawFn, columns: tuple[Column, ...]) -> list[Insert]:
+    def row(rid: int) -> Row:
+        live = draw(st.sampled_from((True, True, True, False)))
+        made, changed = draw(st.sampled_from(INSTANTS)), draw(st.sampled_from(INSTANTS))
+        return Row(
+            rid, h(f"k{rid}") if live else None, None, State.LIVE if live else State.PENDING, draw(st.integers(1, 2)),
+            made, changed, draw(st.one_of(st.none(), st.none(), st.sampled_from(INSTANTS))), b"salt", b"body",
+            tuple(draw(st.one_of(st.none(), VALUES[column.type])) for column in columns),
+        )  # fmt: skip
+
+    rids = draw(st.lists(st.sampled_from(RIDS), unique=True))
+    return [Insert(row(rid), tuple(draw(st.sets(st.sampled_from(HASHES))))) for rid in rids]
+
+
+def conditions(columns: tuple[Column, ...]) -> st.SearchStrategy[Where]:
+    values = {**{column.name: VALUES[column.type] for column in columns}, **FIXED_VALUES}
+    names = st.sampled_from(sorted(values))
+    texts = [column.name for column in columns if column.type is ColumnType.TEXT]
+    hashes = st.lists(st.sampled_from(HASHES), max_size=4).map(tuple)
+    whole: list[st.SearchStrategy[Where]] = [
+        names.flatmap(
+            lambda name: st.builds(
+                Is, st.just(name), st.lists(st.one_of(st.none(), values[name]), max_size=3).map(tuple), st.booleans()
+            )
+        ),
+        names.flatmap(lambda name: st.builds(Compared, st.just(name), st.sampled_from(Compare), values[name])),
+        st.builds(Indexed, hashes, st.booleans()),
+        st.builds(Indexed, hashes),
+    ]
+    if texts:
+        parts = st.sampled_from(["", "a", "ss", "S", "k", "%", "_", "\\", "é", "ß", "\U0001f600"])
+        whole.append(st.builds(Holds, st.sampled_from(texts), parts, st.booleans()))
+    return st.recursive(
+        st.one_of(whole),
+        lambda inner: st.builds(
+            lambda kind, parts: kind(tuple(parts)), st.sampled_from([All, Any]), st.lists(inner, max_size=3)
+        ),
+        max_leaves=6,
+    )
+
+
+@st.composite
+def selects(draw: st.DrawFn, columns: tuple[Column, ...]) -> Select:
+    names = st.sampled_from([*FIXED, *(column.name for column in columns)])
+    return Select(
+        draw(conditions(columns)),
+        draw(st.integers(0, 3)),
+        tuple(draw(st.lists(st.builds(Order, names, st.booleans()), max_size=3))),
+        draw(st.one_of(st.none(), st.integers(0, 3))),
+        draw(st.integers(0, 2)),
+        draw(st.booleans()),
+    )
+
+
+@st.composite
+def groupings(draw: st.DrawFn, columns: tuple[Column, ...]) -> Grouping:
+    names = st.sampled_from([*FIXED, *(column.name for column in columns)])
+    numbers = [column.name for column in columns if column.type in (ColumnType.INTEGER, ColumnType.DECIMAL)]
+    figures = st.builds(Metric, st.sampled_from(Func), st.sampled_from([*numbers, "@version", "@expires_at"]))
+    counts = st.builds(Metric, st.just(Func.COUNT), st.one_of(st.none(), names))
+    return Grouping(
+        draw(conditions(columns)),
+        draw(st.integers(0, 3)),
+        tuple(draw(st.lists(names, max_size=2, unique=True))),
+        tuple(draw(st.lists(st.one_of(figures, counts), max_size=3))),
+        draw(st.integers(0, 3)),
+    )
+
+
+class Engines:
+    """The reference and the others, with a table for each layout that is emptied for each example."""
+
+    def __init__(self, runner: asyncio.Runner, stores: list[Store]) -> None:
+        self.runner = runner
+        self.stores = stores
+        self._held: dict[str, list[Insert]] = {}
+
+    def fill(self, columns: tuple[Column, ...], rows: list[Insert]) -> str:
+        table = "q" + "".join(column.name[0] for column in columns)
+        for store in self.stores:
+            if table not in self._held:
+                self.runner.run(store.ensure(Layout(table, columns)))
+            gone = [Remove(insert.row.rid) for insert in self._held.get(table, ())]
+            self.runner.run(store.commit(table, [*gone, *rows]))
+        self._held[table] = rows
+        return table
+
+    def select(self, table: str, query: Select) -> Anything:
+        first, *others = [self.runner.run(store.select(table, query)) for store in self.stores]
+        assert all(other == first for other in others)
+        return first
+
+    def aggregate(self, table: str, query: Grouping) -> Anything:
+        first, *others = [self.runner.run(store.aggregate(table, query)) for store in self.stores]
+        assert all(other == first for other in others)
+        return first
+
+
+@pytest.fixture(scope="module")
+def engines() -> Iterator[Engines]:
+    with TemporaryDirectory() as folder, asyncio.Runner() as runner:
+        sqlite = runner.run(open_store(f"sqlite:///{folder}/vault.db"))
+        yield Engines(runner, [MemoryStore(), sqlite])
+        runner.run(sqlite.close())
+
+
+@settings(max_examples=150)
+@given(data=st.data())
+def test_rows_and_groups_are_the_same_everywhere(engines: Engines, data: st.DataObject) -> None:
+    columns = data.draw(st.sampled_from(LAYOUTS))
+    table = engines.fill(columns, data.draw(inserts(columns)))
+    for select in data.draw(st.lists(selects(columns), min_size=1, max_size=5)):
+        engines.select(table, select)
+    for grouping in data.draw(st.lists(groupings(columns), min_size=1, max_size=3)):
+        assert walk(engines, table, grouping) == engines.aggregate(table, grouping._replace(limit=99))
+
+
+def walk(engines: Engines, table: str, query: Grouping) -> list[Anything]:
+    """All groups, page by page."""
+    query = query._replace(limit=max(query.limit, 1))
+    found: list[Anything] = []
+    while page := engines.aggregate(table, query):
+        found += page
+        query = query._replace(after=page[-1].keys)
+    return found
+
+
+@settings(max_examples=40)
+@given(values=st.lists(st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1)), min_size=1, max_size=30))
+def test_sums_are_exact_beyond_64_bits(engines: Engines, values: list[int | None]) -> None:
+    cells: list[tuple[Cell, ...]] = [(value,) for value in values]
+    rows = [
+        Insert(Row(rid, h(rid), None, State.LIVE, 1, 1, 1, None, b"", b"", cell)) for rid, cell in enumerate(cells, 1)
+    ]
+    table = engines.fill((Column("visits", ColumnType.INTEGER),), rows)
+    (group,) = engines.aggregate(table, Grouping(All(()), 0, (), (Metric(Func.SUM, "visits"),), 1))
+    assert group.figures == (sum(value for value in values if value is not None),)
