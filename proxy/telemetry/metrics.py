@@ -51,7 +51,8 @@ METRICS: Final[dict[str, Declared]] = {
         "nameless (taken, and no id was told: kept, and bound by the first answer that shows it), "
         "deleted, in_doubt (nobody knows), reconciled (a later answer told), late (settled once the store could be written "
         "again), expired, reaped (never told within pending.keep), unopenable (a sealed row that does not open), "
-        "unreadable_answer, unrestored (answered with tokens), field_absent, shape_full.",
+        "unreadable_answer, unrestored (answered with tokens), field_absent, shape_full. Over the vault's own interface: created, "
+        "updated, migrated (taken into another record).",
     ),
     "domicile_records": Declared(
         "gauge",
