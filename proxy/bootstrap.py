@@ -29,6 +29,7 @@ from proxy.storage.hooks import Hooks
 from proxy.storage.sqlite_file import refuse_new
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
+from proxy.vault.catalog import open_catalog
 from proxy.vault.janitor import pending
 from proxy.vault.vault import Vault, VaultOptions, has_keyset, new_vault, open_vault
 from proxy.web.admin import Check, admin_app
@@ -210,11 +211,13 @@ async def running(
         stack.push_async_callback(store.close)
         metrics.watch("domicile_vault_writer_queue", lambda: float(hooks.waiting()))
         vault = await open_vault(store, key_source(settings.keys), clock, _observer(metrics), _vault_options(settings))
-        in_force = InForce(await join(rules, vault, metrics))
+        catalog = await open_catalog(vault, _report_migration)
+        stack.push_async_callback(catalog.close)
+        in_force = InForce(await join(rules, vault, metrics, catalog))
         journal = MetricsJournal(metrics, rules)
 
         async def adopt(fresh: RuleSet) -> Runtime:
-            runtime = await join(fresh, vault, metrics)
+            runtime = await join(fresh, vault, metrics, catalog)
             journal.announce(fresh)
             return runtime
 
@@ -264,6 +267,10 @@ _TOLD = {
     "late": "the vault could not be written after the application had answered; settling is tried again",
     "unrestored": "the vault could not be read: answers pass with tokens in place of values",
 }
+
+
+def _report_migration(error: VaultError) -> None:
+    _log.error("a migration of a schema failed and will be tried again", code=error.code, text=error.message)
 
 
 def _report(error: VaultError) -> None:

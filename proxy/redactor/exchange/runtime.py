@@ -12,6 +12,7 @@ from proxy.redactor.plan import make_plan
 from proxy.redactor.routing import Router
 from proxy.redactor.rules import Endpoint, Entity, Match, RuleSet
 from proxy.telemetry.metrics import Metrics
+from proxy.vault.catalog import Catalog
 from proxy.vault.collection import Recipe
 from proxy.vault.vault import Vault
 
@@ -158,11 +159,20 @@ def recipe(entity: Entity) -> Recipe:
     return Recipe(entity.schema, shapes, entity.expires, entity.addressed)
 
 
-async def join(rules: RuleSet, vault: Vault, metrics: Metrics) -> Runtime:
-    """Make a rule set ready to serve: tables exist, selectors are compiled. Raises ``VaultError`` and changes nothing in force."""
+async def join(rules: RuleSet, vault: Vault, metrics: Metrics, catalog: Catalog | None = None) -> Runtime:
+    """Make a rule set ready to serve: tables exist, selectors are compiled. Raises ``VaultError`` and changes nothing in force.
+
+    With a ``catalog`` what the rules collect can be found over the vault's own interface; a name that a schema was given there
+    is refused (``BAD_RULES``).
+    """
+    if catalog is not None:
+        catalog.refuse_taken(entity.schema.name for entity in rules.entities)
     collections = {entity.schema.name: await vault.collection(recipe(entity)) for entity in rules.entities}
     joined = {
         id(operation): Joined(make_plan(operation), collections[operation.entity.schema.name], metrics)
         for operation in rules.operations
     }
-    return Runtime(rules, vault, Router(rules.operations, rules.endpoints), joined)
+    runtime = Runtime(rules, vault, Router(rules.operations, rules.endpoints), joined)
+    if catalog is not None:
+        await catalog.take_rules(collections.values())
+    return runtime

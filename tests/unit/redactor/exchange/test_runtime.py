@@ -4,6 +4,9 @@ from proxy.errors import Code, VaultError
 from proxy.redactor.exchange.runtime import InForce, join, recipe
 from proxy.redactor.load import load_text
 from proxy.redactor.rules import Match
+from proxy.vault.catalog import open_catalog
+from proxy.vault.entries import Origin
+from tests.support.catalogs import schema
 from tests.support.exchanges import FIELDS, desk, rule_text
 
 
@@ -98,6 +101,25 @@ async def test_rules_that_the_vault_refuses_are_not_joined():
         await join(
             load_text(rule_text("{match: POST /p, create: p}", fields=("other: {kind: text}",))), one.vault, one.metrics
         )
+
+
+async def test_what_rules_collect_is_in_the_catalog_once_they_are_joined():
+    one = await desk()
+    catalog = await open_catalog(one.vault, lambda error: None)
+    await join(one.runtime.rules, one.vault, one.metrics, catalog)
+    (declared,) = catalog.schemas()
+    assert (declared.schema.name, declared.origin, declared.records.of_rules) == ("p", Origin.RULES, True)
+
+
+async def test_rules_that_take_the_name_of_another_schema_are_not_joined():
+    one = await desk()
+    catalog = await open_catalog(one.vault, lambda error: None)
+    await catalog.apply(schema("p"), Origin.API)
+    table = catalog.records("p").collection.columns
+    with pytest.raises(VaultError) as caught:
+        await join(one.runtime.rules, one.vault, one.metrics, catalog)
+    assert caught.value.code is Code.BAD_RULES
+    assert (catalog.records("p").collection.columns, catalog.declared("p").origin) == (table, Origin.API)
 
 
 @pytest.mark.parametrize("name", [b"X-HTTP-Method-Override", b"X_HTTP_METHOD_OVERRIDE", b"x-http_method-override"])
