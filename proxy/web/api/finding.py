@@ -1,0 +1,72 @@
+"""Handlers that search records, add them up, and show what they were."""
+
+from typing import Any
+
+from proxy.model.filters import read_aggregate, read_find
+from proxy.vault.aggregate import aggregate
+from proxy.vault.find import Found, find
+from proxy.vault.history import history
+from proxy.vault.records import Records
+from proxy.web.api import shapes, wire
+from proxy.web.api.models import records_of
+from proxy.web.api.operation import Answer, Call
+
+
+async def find_records(call: Call) -> Answer:
+    """The records of a schema that match."""
+    return await _find(call, records_of(call), call.content)
+
+
+async def find_direct(call: Call) -> Answer:
+    """The same, with the name of the schema in the body."""
+    records, content = _named(call)
+    return await _find(call, records, content)
+
+
+async def find_ids(call: Call) -> Answer:
+    """The keys of the records that match."""
+    records, content = _named(call)
+    query = read_find(records.schema, content, call.services.limits)
+    result = await find(records, query, call.services.limits)
+    return wire.page([record.key for record in result.records], query.limit, query.offset, result.total, _told(result))
+
+
+async def aggregate_records(call: Call) -> Answer:
+    """Figures over the records that match, by group."""
+    records = records_of(call)
+    limits = call.services.limits
+    wanted = read_aggregate(records.schema, call.content, limits)
+    result = await aggregate(records, wanted, call.principal.client, limits)
+    groups = [{"group": {"keys": group.keys}, "metrics": group.metrics} for group in result.groups]
+    return wire.answer(200, {"data": groups, "meta": {"next": result.next}})
+
+
+async def record_history(call: Call) -> Answer:
+    """What a record was, newest version first."""
+    limits = call.services.limits
+    limit = shapes.number(call, "limit", limits.find_default, 1, limits.find_maximum)
+    offset = shapes.number(call, "offset", 0, 0, 2**31 - 1)
+    versions, total = await history(records_of(call), call.path["record_key"], limit, offset)
+    return wire.page([wire.version(record) for record in versions], limit, offset, total)
+
+
+async def _find(call: Call, records: Records, content: Any) -> Answer:
+    query = read_find(records.schema, content, call.services.limits)
+    result = await find(records, query, call.services.limits)
+    primary = records.primary.name if records.primary is not None else None
+    shown = [wire.found(record, records.name, primary) for record in result.records]
+    return wire.page(shown, query.limit, query.offset, result.total, _told(result))
+
+
+def _named(call: Call) -> tuple[Records, dict[str, Any]]:
+    """The records of the schema that a body names, and the rest of the body."""
+    content = shapes.members(call.content, ("schema", "filter", "options"), ("schema",))
+    if not isinstance(content["schema"], str):
+        raise shapes.invalid("/schema", "Has to be the name of a schema.")
+    rest = {name: value for name, value in content.items() if name != "schema"}
+    return call.services.catalog.records(content["schema"]), rest
+
+
+def _told(result: Found) -> dict[str, int]:
+    """What else ``meta`` tells: how many records of this page did not open, where there are any."""
+    return {"unreadable": result.unreadable} if result.unreadable else {}

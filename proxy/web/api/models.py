@@ -1,0 +1,189 @@
+"""Handlers that write, copy and end the records of a schema."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from proxy.clock import to_wire
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.faults import step
+from proxy.model.filters import read_filter
+from proxy.model.query import CREATED_AT, EXPIRES_AT, KEY, UPDATED_AT, Query
+from proxy.model.reading import read_draft, read_drafts
+from proxy.model.record import Draft, Record
+from proxy.vault import clone as cloning
+from proxy.vault import delete as deleting
+from proxy.vault import migrate as migrating
+from proxy.vault import update as updating
+from proxy.vault import write as writing
+from proxy.vault.find import find
+from proxy.vault.records import Records
+from proxy.web.api import shapes, wire
+from proxy.web.api.operation import Answer, Call
+
+#: What a write answers with, made of its result.
+Show = Callable[[Sequence[Record]], Answer]
+
+_GONE = Answer(204)
+
+
+def records_of(call: Call) -> Records:
+    """The records of the schema that the path names. Raises ``VaultError`` (UNKNOWN_SCHEMA)."""
+    return call.services.catalog.records(call.path["schema"])
+
+
+async def create_record(call: Call) -> Answer:
+    """One new record."""
+    records = records_of(call)
+    draft = read_draft(records.schema, call.content, partial=False, limits=call.services.limits)
+    return await _create(call, records, [draft], _one)
+
+
+async def create_record_v2(call: Call) -> Answer:
+    """One new record or several; the answer has no more than their keys and when they were made."""
+    records = records_of(call)
+    limits = call.services.limits
+    if isinstance(call.content, list):
+        drafts = read_drafts(records.schema, call.content, partial=False, limits=limits)
+        return await _create(call, records, drafts, _receipts)
+    draft = read_draft(records.schema, call.content, partial=False, limits=limits)
+    return await _create(call, records, [draft], _receipt)
+
+
+async def create_records(call: Call) -> Answer:
+    """A batch of new records, all or none."""
+    records = records_of(call)
+    raw, pointer, _ = shapes.batch(call)
+    drafts = read_drafts(records.schema, raw, partial=False, limits=call.services.limits, pointer=pointer)
+    return await _create(call, records, drafts, _many)
+
+
+async def update_records(call: Call) -> Answer:
+    """A batch of changes to records that exist, all or none."""
+    records = records_of(call)
+    raw, pointer, beside = shapes.batch(call, "search_key", "return_keys")
+    drafts = read_drafts(records.schema, raw, partial=True, limits=call.services.limits, pointer=pointer)
+    search_key = beside.get("search_key")
+    if search_key is not None and not isinstance(search_key, str):
+        raise shapes.invalid("/search_key", "Has to be the name of a field.")
+    show: Show = _many
+    if "return_keys" in beside:
+        show = partial(_chosen, _return_keys(records, beside["return_keys"]))
+    updated = await updating.update(
+        records,
+        drafts,
+        call.principal.client,
+        call.closing(show),
+        search_key=search_key,
+    )
+    return show(updated)
+
+
+async def clone_record(call: Call) -> Answer:
+    """A copy of a record under a key of its own."""
+    records = records_of(call)
+    content = shapes.members(call.content, ("filter", "update_with"), ("filter", "update_with"))
+    tests = read_filter(records.schema, content["filter"], call.services.limits)
+    draft = read_draft(
+        records.schema, content["update_with"], partial=True, limits=call.services.limits, pointer="/update_with"
+    )
+
+    async def sources(most: int) -> list[Record]:
+        result = await find(records, Query(tests, limit=most), call.services.limits)
+        if result.unreadable:
+            raise VaultError(Code.CANNOT_OPEN, "A record that matches the filter does not open.")
+        return result.records
+
+    return _many(await cloning.clone(records, sources, draft, call.principal.client, call.closing(_many)))
+
+
+async def migrate_record(call: Call) -> Answer:
+    """Everything of one record goes to another, and the first one ends."""
+    source, destination = call.path["source"], call.path["destination"]
+    await migrating.migrate(records_of(call), source, destination, call.principal.client, call.closing(_gone))
+    return _GONE
+
+
+async def delete_record(call: Call) -> Answer:
+    """The end of one record."""
+    await deleting.delete_one(
+        records_of(call),
+        call.path["record_key"],
+        call.principal.client,
+        call.closing(_gone),
+        cascade_by=call.query.get("cascadeBy"),
+    )
+    return _GONE
+
+
+async def delete_records(call: Call) -> Answer:
+    """The end of those of some records that exist."""
+    records = records_of(call)
+    content = shapes.members(call.content, ("filter",), ("filter",))
+    names = (KEY,) if records.primary is None else (KEY, records.primary.name)
+    chosen = content["filter"]
+    if not isinstance(chosen, dict) or len(chosen) != 1 or not chosen.keys() <= set(names):
+        text = f"Has to be an object whose one member is {' or '.join(names)}: records are deleted by their keys alone."
+        raise VaultError(Code.INVALID_FILTER, "The filter does not fit this operation.", (Detail("/filter", text),))
+    ((name, given),) = chosen.items()
+    keys = shapes.strings(given, "/filter" + step(name), call.services.limits.find_maximum)
+    await deleting.delete_many(
+        records, keys, call.principal.client, call.closing(_gone), cascade_by=call.query.get("cascadeBy")
+    )
+    return _GONE
+
+
+# ---------------------------------------------------------------------- parts
+
+
+async def _create(call: Call, records: Records, drafts: Sequence[Draft], show: Show) -> Answer:
+    made = await writing.create(
+        records,
+        drafts,
+        call.principal.client,
+        call.closing(show),
+        on_existing=call.services.on_existing,
+    )
+    return show(made)
+
+
+def _return_keys(records: Records, given: Any) -> list[str]:
+    names = shapes.strings(given, "/return_keys", 1000)
+    known = {field.name for field in records.schema.fields} | {CREATED_AT, UPDATED_AT, EXPIRES_AT}
+    faults = tuple(
+        Detail(f"/return_keys/{index}", "The schema has no field of this name.")
+        for index, name in enumerate(given)
+        if name not in known
+    )
+    if faults:
+        raise VaultError(Code.INVALID_INPUT, "The body does not fit this operation.", faults)
+    return names
+
+
+def _one(made: Sequence[Record]) -> Answer:
+    return wire.answer(201, wire.written(made[0]))
+
+
+def _many(made: Sequence[Record]) -> Answer:
+    return wire.answer(201, [wire.written(record) for record in made])
+
+
+def _chosen(names: Sequence[str], made: Sequence[Record]) -> Answer:
+    shown = (wire.written(record) for record in made)
+    return wire.answer(201, [{name: record[name] for name in names if name in record} for record in shown])
+
+
+def _receipts(made: Sequence[Record]) -> Answer:
+    return wire.answer(201, [_receipt_of(record) for record in made])
+
+
+def _receipt(made: Sequence[Record]) -> Answer:
+    return wire.answer(201, _receipt_of(made[0]))
+
+
+def _receipt_of(record: Record) -> dict[str, Any]:
+    return {KEY: record.key, CREATED_AT: to_wire(record.created_at)}
+
+
+def _gone(_result: Sequence[Record]) -> Answer:
+    return _GONE

@@ -1,0 +1,68 @@
+"""Requests with an ``Idempotency-Key``: carried out once, and answered again as they were the first time.
+
+The answer of a write is in the commit of the write. An operation that commits elsewhere (a schema, a client) keeps its answer just
+after. An answer that is streamed is not kept: its request is a read.
+"""
+
+import re
+from typing import Final
+
+from proxy.errors import Code, Detail, VaultError
+from proxy.vault.collection import Collection
+from proxy.vault.idempotency import Answered, Replies
+from proxy.web.api.operation import Answer, Call, Handler, Once
+
+_NAME: Final = "Idempotency-Key"
+_KEY: Final = re.compile(r"[!-~]{1,255}", re.ASCII)
+
+#: Header fields of a request that belong to what is asked, where there is no body in memory.
+_SAID: Final = ("Content-Type", "Content-Length", "X-Filename")
+
+
+def repeating(replies: Replies, system: Collection) -> Once:
+    """What carries out calls with a key; ``system`` keeps the answers of operations that belong to no schema."""
+
+    async def once(call: Call, handler: Handler) -> Answer:
+        key = _key(call)
+        collection = system
+        if "schema" in call.path and "/schemas/" not in call.operation.path:
+            collection = call.services.catalog.records(call.path["schema"]).collection
+        operation = call.operation
+        scope = (call.principal.client, operation.method, operation.path, *call.path.values(), key)
+        async with replies.once(collection, scope, _request(call)) as one:
+            if one.replay is not None:
+                return _again(one.replay)
+            call.keep = lambda answer: one.changes(_answered(answer))
+            answer = await handler(call)
+            if not one.kept and answer.stream is None:
+                await one.keep(_answered(answer))
+            return answer
+
+    return once
+
+
+def _key(call: Call) -> str:
+    sent = call.request.headers.getall(_NAME)
+    if len(sent) == 1 and _KEY.fullmatch(sent[0]):
+        return sent[0]
+    detail = Detail(_NAME, "Has to stand once, as 1 to 255 visible ASCII characters.")
+    raise VaultError(Code.INVALID_INPUT, "The idempotency key cannot be used.", (detail,))
+
+
+def _request(call: Call) -> bytes:
+    """What has to be alike in a repetition: query and body; of an upload, what its header fields say."""
+    headers = call.request.headers
+    said = "" if call.body else "\n".join(headers.get(name, "") for name in _SAID)
+    query = "&".join(f"{name}={value}" for name, value in sorted(call.query.items()))
+    return b"\0".join((query.encode(), said.encode("utf-8", "surrogateescape"), call.body))
+
+
+def _answered(answer: Answer) -> Answered:
+    headers = dict(answer.headers)
+    if answer.body:
+        headers.setdefault("Content-Type", answer.media_type)
+    return Answered(answer.status, headers, answer.body)
+
+
+def _again(answered: Answered) -> Answer:
+    return Answer(answered.status, answered.body, {**answered.headers, "Idempotent-Replayed": "true"})
