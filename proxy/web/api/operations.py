@@ -1,53 +1,53 @@
 """Every operation of the vault's own interface, in one literal table.
 
 A line is a promise: the statuses are those of the interface specification, operation by operation, and the interface document
-(``document``) is made of this table.
+(``document``) is made of this table. 413 stands wherever a JSON body is read, because its size is limited everywhere.
 """
 
 from typing import Final
 
-from proxy.web.api import about, clients, tokens
+from proxy.web.api import about, clients, finding, models, tokens
 from proxy.web.api.operation import Access, Operation, Takes
 
 _FORM, _NOTHING = Takes.FORM, Takes.NOTHING
 _OPEN, _ADMIN = Access.OPEN, Access.ADMIN
-_OAUTH = (400, 401, 408, 413, 429)
+_MODEL: Final = "/api/models/{schema}"
+
+# Statuses of errors. Those of the model-based family are the specification's, operation by operation.
+_OAUTH: Final = (400, 401, 408, 413, 429)
+_WRITE: Final = (400, 401, 409, 413, 415, 422, 429)
+_CLONE: Final = (400, 401, 403, 409, 413, 415, 422, 429)
+_FIND: Final = (400, 401, 409, 413, 415, 422, 429)
+_DELETE: Final = (400, 401, 404, 409, 429)
+_DELETE_MANY: Final = (400, 401, 404, 409, 413, 415, 422, 429)
+_HISTORY: Final = (400, 401, 404, 409, 422)
+_MIGRATE: Final = (400, 401, 404, 409, 422, 429)
+_CLIENTS: Final = (400, 401, 403)
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
+    Operation("create_record", "POST", _MODEL, models.create_record, 201, _WRITE),
+    Operation("create_record_v2", "POST", "/api/v2/models/{schema}", models.create_record_v2, 201, _WRITE),
+    Operation("create_records", "POST", _MODEL + "/batch", models.create_records, 201, _WRITE),
+    Operation("update_records", "POST", _MODEL + "/batch/update", models.update_records, 201, _WRITE),
+    Operation("clone_record", "POST", _MODEL + "/clone", models.clone_record, 201, _CLONE),
+    Operation("find_records", "POST", _MODEL + "/find", finding.find_records, 200, _FIND, reads=True),
+    Operation("aggregate_records", "POST", _MODEL + "/aggregate", finding.aggregate_records, 200, _FIND, reads=True),
+    Operation("delete_records", "POST", _MODEL + "/batch/delete", models.delete_records, 204, _DELETE_MANY, query=("cascadeBy",)),
+    Operation("delete_record", "DELETE", _MODEL + "/{record_key}", models.delete_record, 204, _DELETE, _NOTHING, query=("cascadeBy",)),
+    Operation("record_history", "GET", _MODEL + "/{record_key}/history", finding.record_history, 200, _HISTORY, _NOTHING, query=("limit", "offset")),
+    Operation("migrate_record", "POST", _MODEL + "/{source}/migrate/{destination}", models.migrate_record, 204, _MIGRATE, _NOTHING),
+    Operation("find_direct", "POST", "/api/find", finding.find_direct, 200, _FIND, reads=True),
+    Operation("sf_find", "POST", "/sf/find", finding.find_direct, 200, _FIND, reads=True),
+    Operation("sf_find_ids", "POST", "/sf/find-ids", finding.find_ids, 200, _FIND, reads=True),
     Operation("token", "POST", "/oauth2/token", tokens.token, 200, _OAUTH, _FORM, _OPEN, refuse=tokens.refuse),
     Operation("token_slash", "POST", "/oauth2/token/", tokens.token, 200, _OAUTH, _FORM, _OPEN, refuse=tokens.refuse),
-    Operation(
-        "introspect", "POST", "/oauth2/introspect", tokens.introspect, 200, _OAUTH, _FORM, _OPEN, refuse=tokens.refuse
-    ),
+    Operation("introspect", "POST", "/oauth2/introspect", tokens.introspect, 200, _OAUTH, _FORM, _OPEN, refuse=tokens.refuse),
     Operation("jwks", "GET", "/oauth2/jwks", tokens.jwks, 200, (400,), _NOTHING, _OPEN),
-    Operation(
-        "metadata", "GET", "/.well-known/oauth-authorization-server", tokens.metadata, 200, (400,), _NOTHING, _OPEN
-    ),
-    Operation("create_client", "POST", "/api/clients", clients.create, 201, (400, 401, 403, 413, 415), access=_ADMIN),
-    Operation(
-        "list_clients",
-        "GET",
-        "/api/clients",
-        clients.listing,
-        200,
-        (400, 401, 403),
-        _NOTHING,
-        _ADMIN,
-        ("limit", "offset"),
-    ),
-    Operation(
-        "show_client", "GET", "/api/clients/{client_id}", clients.one, 200, (400, 401, 403, 404), _NOTHING, _ADMIN
-    ),
-    Operation(
-        "remove_client",
-        "DELETE",
-        "/api/clients/{client_id}",
-        clients.remove,
-        204,
-        (400, 401, 403, 404),
-        _NOTHING,
-        _ADMIN,
-    ),
+    Operation("metadata", "GET", "/.well-known/oauth-authorization-server", tokens.metadata, 200, (400,), _NOTHING, _OPEN),
+    Operation("create_client", "POST", "/api/clients", clients.create, 201, (*_CLIENTS, 413, 415, 429), access=_ADMIN),
+    Operation("list_clients", "GET", "/api/clients", clients.listing, 200, _CLIENTS, _NOTHING, _ADMIN, ("limit", "offset")),
+    Operation("show_client", "GET", "/api/clients/{client_id}", clients.one, 200, (*_CLIENTS, 404), _NOTHING, _ADMIN),
+    Operation("remove_client", "DELETE", "/api/clients/{client_id}", clients.remove, 204, (*_CLIENTS, 404, 429), _NOTHING, _ADMIN),
     Operation("openapi", "GET", "/openapi.json", about.openapi, 200, (400, 401), _NOTHING, _OPEN),
     Operation("docs", "GET", "/docs", about.docs, 200, (400,), _NOTHING, _OPEN),
-)
+)  # fmt: skip

@@ -74,6 +74,11 @@ COMPONENTS: Final[dict[str, Any]] = {
             "download_link": string("Where it is downloaded, from the address of this interface."),
         },
     },
+    "Changes": {
+        "type": "object",
+        "description": "What is to be changed of a record: its key, or the field of `search_key`, and the fields that get another value.",
+        "minProperties": 1,
+    },
     "Written": {
         "type": "object",
         "description": "A record as a write answers with it: its fields, and what the service set.",

@@ -28,9 +28,9 @@ def fault(status: int, title: str, code: str, detail: str, *errors: tuple[str, s
     return {"type": "about:blank", "title": title, "status": status, "code": code, "detail": detail, "errors": listed}
 
 
-def _wrapped(*more: tuple[str, Json]) -> Json:
+def _wrapped(record: Json, *more: tuple[str, Json]) -> Json:
     """A batch: a bare array of records, or an object around it."""
-    records = array(ref("Record"), minItems=1, description="At most `limits.batch` (100).")
+    records = array(record, minItems=1, description="At most `limits.batch` (100).")
     return {"anyOf": [records, closed({"records": records, "country": _COUNTRY, **dict(more)}, "records")]}
 
 
@@ -65,8 +65,8 @@ DESCRIBED: Final[dict[str, Description]] = {
             )),
             Example("Every fault at once", 400, _CONTACT, body={"id": "c-9", "age": "old", "born": "1980"}, answer=fault(
                 400, "Bad Request", "invalid_record", "The record does not fit its schema.",
-                ("/age", "Has to be an integer, from -9223372036854775808 to 9223372036854775807."),
-                ("/born", "Has to be a date: YYYY-MM-DD."),
+                ("/age", "Has to be an integer."),
+                ("/born", "Has to be a date, YYYY-MM-DD."),
             )),
         ),
         "The record as it was stored.",
@@ -88,7 +88,7 @@ DESCRIBED: Final[dict[str, Description]] = {
         TAG,
         "Create a batch of records",
         _ALL_OR_NONE,
-        _wrapped(),
+        _wrapped(ref("Record")),
         array(ref("Written")),
         (
             Example("A bare array", 201, _CONTACT, body=[_NEW], answer=[{**_NEW, **_TIMES}]),
@@ -106,6 +106,7 @@ DESCRIBED: Final[dict[str, Description]] = {
         "Records whose keys exist are updated; those whose keys do not are left out of the answer. Members that are not sent stay as "
         "they are. With `search_key` every record whose field of that name has the sent value is updated. " + _ALL_OR_NONE,
         _wrapped(
+            ref("Changes"),
             ("search_key", string("The field by which records are matched, in place of the primary key.")),
             ("return_keys", array({"type": "string"}, minItems=1, description="The only fields to answer with.")),
         ),
@@ -286,7 +287,7 @@ DESCRIBED: Final[dict[str, Description]] = {
                 "meta": {"count": 1, "limit": 100, "offset": 0, "total": 1},
             }),
             Example("An unknown schema", 400, body={"schema": "nobody"}, answer=fault(
-                400, "Bad Request", "unknown_schema", "There is no schema of that name.",
+                400, "Bad Request", "unknown_schema", "There is no schema of this name.", ("schema", "No schema has this name."),
             )),
         ),
         "A page of records.",

@@ -69,3 +69,8 @@ def test_schemas_of_users_are_components_and_the_names_that_paths_take():
 
 def test_the_document_is_json():
     assert json.loads(render(BARE)) == json.loads(json.dumps(BARE))
+
+
+def test_no_component_is_there_for_nothing():
+    used = {place.rpartition("/")[2] for place in referenced(BARE)}
+    assert BARE["components"]["schemas"].keys() - used - {"Record"} == set()

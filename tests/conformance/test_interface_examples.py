@@ -1,0 +1,96 @@
+"""Every example of the interface document is sent, and answers as it says."""
+
+import base64
+import json
+import re
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from proxy.web.api.document.assemble import assemble
+from proxy.web.api.document.described import DESCRIBED
+from proxy.web.api.document.parts import Description, Example
+from proxy.web.api.document.world import CONTACT, RECORDS
+from proxy.web.api.operation import Operation
+from proxy.web.api.operations import OPERATIONS
+from tests.support.world import ENGINES, World, world
+
+CASES = [
+    pytest.param(operation, example, id=f"{operation.name}-{number}")
+    for operation in OPERATIONS
+    for number, example in enumerate(DESCRIBED[operation.name].examples, 1)
+]
+
+#: Members whose values differ each time: their kind alone is compared.
+DIFFERS = {
+    "created_at",
+    "updated_at",
+    "at",
+    "by",
+    "access_token",
+    "client_id",
+    "client_secret",
+    "file_id",
+    "download_link",
+    "expires_at",
+}
+
+DOCUMENT = assemble(OPERATIONS, DESCRIBED)
+
+
+def alike(value: Any) -> Any:
+    """What has to be the same each time."""
+    if isinstance(value, dict):
+        return {name: type(inner).__name__ if name in DIFFERS else alike(inner) for name, inner in value.items()}
+    return [alike(item) for item in value] if isinstance(value, list) else value
+
+
+async def furnished(here: World, example: Example) -> dict[str, str]:
+    """Make what the examples find; the texts that stand for what differs each time."""
+    await here.declare("contact", CONTACT)
+    for record in RECORDS:
+        here.clock.advance(1000)
+        assert (await here.client("POST", "/api/models/contact", json=record)).status == 201
+    if not any(text in str((example.path, example.headers)) for text in ("{client_id}", "{basic}")):
+        return {}  # a client costs the time that guessing its secret would
+    made = await here.office.service.clients.create("examples", "default", admin=True)
+    basic = base64.b64encode(f"{made.client.id}:{made.secret}".encode()).decode()
+    return {"client_id": made.client.id, "basic": basic}
+
+
+def filled(text: str, texts: dict[str, str]) -> str:
+    return re.sub(r"\{(\w+)\}", lambda found: texts.get(found[1], found[0]), text)
+
+
+def request(described: Description, example: Example, texts: dict[str, str]) -> dict[str, Any]:
+    headers = {name: filled(value, texts) for name, value in example.headers.items()}
+    if example.body is None:
+        return {"headers": headers}
+    if isinstance(example.body, bytes):
+        return {"headers": headers, "data": example.body}
+    return {"headers": {"Content-Type": described.request_type, **headers}, "data": json.dumps(example.body).encode()}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(("operation", "example"), CASES)
+async def test_every_example_answers_as_documented(operation: Operation, example: Example, engine, tmp_path):
+    described = DESCRIBED[operation.name]
+    async with world(tmp_path, engine) as here:
+        texts = await furnished(here, example)
+        path = operation.path
+        for name, value in example.path.items():
+            path = path.replace(f"{{{name}}}", quote(filled(value, texts), safe=""))
+        asked = request(described, example, texts)
+        by = "" if "Authorization" in asked["headers"] else "chief"
+        answer = await here.client(operation.method, path, by, params=dict(example.query), **asked)
+    assert answer.status == example.status, answer.body
+    if example.answer is not None:
+        assert alike(answer.json) == alike(example.answer)
+    shown = DOCUMENT["paths"][operation.path][operation.method.lower()]["responses"][str(example.status)]
+    for kind, content in shown.get("content", {}).items():
+        assert answer.headers["Content-Type"].partition(";")[0] == kind
+        if "json" in kind:
+            schema = {**content["schema"], "components": DOCUMENT["components"]}
+            Draft202012Validator(schema).validate(answer.json)

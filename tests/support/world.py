@@ -1,0 +1,65 @@
+"""The whole interface over a vault of its own, on an engine of choice and a clock that tests own."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from proxy.clock import ManualClock
+from proxy.crypto.keyset import Keyset
+from proxy.model.definition import read_definition
+from proxy.storage import open_store
+from proxy.storage.base import Store
+from proxy.vault.catalog import Catalog, open_catalog
+from proxy.vault.entries import Origin
+from proxy.vault.idempotency import Replies, system_collection
+from proxy.vault.vault import Vault, VaultOptions, new_vault
+from proxy.web.api.access import bearer
+from proxy.web.api.operation import Services
+from proxy.web.api.repeating import repeating
+from tests.support.api import Client, access, services, serving
+from tests.support.auth import Office, office
+
+#: The engines that every case of the interface runs on.
+ENGINES = ("memory", "sqlite")
+
+
+@dataclass
+class World:
+    """Everything a test of the interface turns."""
+
+    client: Client
+    services: Services
+    store: Store
+    vault: Vault
+    catalog: Catalog
+    clock: ManualClock
+    office: Office
+
+    async def declare(self, name: str, definition: Mapping[str, Any]) -> None:
+        """Put a schema in force."""
+        await self.catalog.apply(read_definition(name, definition), Origin.API)
+
+
+@asynccontextmanager
+async def world(folder: Path, engine: str = "memory", *, tokens: bool = False, **given: Any) -> AsyncIterator[World]:
+    """The interface, served. ``tokens``: access by real tokens, in place of the names in ``tests.support.api``."""
+    clock = ManualClock()
+    keyset = Keyset.create("default")
+    async with AsyncExitStack() as stack:
+        store = await open_store("memory:" if engine == "memory" else f"sqlite:///{folder / 'vault.db'}")
+        stack.push_async_callback(store.close)
+        vault = new_vault(keyset, store, clock, lambda *_: None, VaultOptions("default", "SE", 86_400_000))
+        catalog = await open_catalog(vault, lambda error: None)
+        stack.push_async_callback(catalog.close)
+        here = await stack.enter_async_context(office(store, keyset, clock))
+        made = services(
+            catalog=catalog,
+            auth=here.service,
+            access=bearer(here.service.tokens) if tokens else access,
+            once=repeating(Replies(), await system_collection(vault)),
+            **{"body_limit": 4 * 2**20, **given},
+        )
+        client = await stack.enter_async_context(serving(made))
+        yield World(client, made, store, vault, catalog, clock, here)
