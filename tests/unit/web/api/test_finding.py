@@ -43,9 +43,7 @@ async def test_direct_searches_name_their_schema(here, path):
 
 
 async def test_pages_of_groups_follow_each_other(here):
-    body = {"metrics": {"n": {"func": "count"}}, "group_by": {"keys": ["id"], "limit": 2}}
-    body["group_by"]["keys"] = ["city"]
-    body["group_by"]["limit"] = 1
+    body = {"metrics": {"n": {"func": "count"}}, "group_by": {"keys": ["city"], "limit": 1}}
     first = (await here.client("POST", "/api/models/contact/aggregate", json=body)).json
     assert first["data"] == [{"group": {"keys": {"city": "Lund"}}, "metrics": {"n": 1}}]
     for name in ("next", "cursor"):

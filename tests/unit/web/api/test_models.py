@@ -1,5 +1,6 @@
 import pytest
 
+from proxy.storage.changes import Replace
 from proxy.web.api.document.world import CONTACT, RECORDS
 from tests.support.world import World, world
 
@@ -107,8 +108,6 @@ async def test_the_source_of_a_clone_has_to_open(here):
     records = here.catalog.records("contact").collection
     rows = await records.by_key(["c-1", "c-2"])
     one, other = rows["c-1"], rows["c-2"]
-    from proxy.storage.changes import Replace
-
     await here.store.commit(records.table, [Replace(one._replace(body=other.body, version=2), 1)])
     clone = {"filter": {"city": "Uppsala", "age": 41}, "update_with": {"id": "n"}}
     answer = await here.client("POST", "/api/models/contact/clone", json=clone)
