@@ -11,7 +11,12 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
+from proxy.auth.clients import Clients, Made
+from proxy.auth.opening import open_clients
+from proxy.auth.passwords import Passwords
+from proxy.auth.service import TokenService
 from proxy.clock import Clock, system_clock
+from proxy.composition.access import keep_keys, open_access
 from proxy.composition.ways import gateway_options, renew, ways
 from proxy.config import Keys, Settings
 from proxy.crypto.keyset import Keyset
@@ -31,7 +36,7 @@ from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.catalog import open_catalog
 from proxy.vault.janitor import pending
-from proxy.vault.vault import Vault, VaultOptions, has_keyset, new_vault, open_vault
+from proxy.vault.vault import Vault, VaultOptions, has_keyset, new_vault, open_keyset, open_vault
 from proxy.web.admin import Check, admin_app
 from proxy.web.applications import Applications
 from proxy.web.gateway import Gateway
@@ -70,6 +75,7 @@ class Running:
     vault: Vault
     reloader: Reloader
     gateway: Gateway
+    auth: TokenService
     renew: Callable[[], None]  #: reads the files for TLS towards applications again
 
 
@@ -94,6 +100,27 @@ async def prepare(settings: Settings) -> bool:
     finally:
         await store.close()
     return made
+
+
+async def first_client(settings: Settings) -> Made | None:
+    """The first client of a vault, an administrator, with its secret; ``None`` when there is a client already."""
+    async with stopped_clients(settings) as clients:
+        return None if len(clients) else await clients.create("first administrator", ENVIRONMENT, admin=True)
+
+
+@asynccontextmanager
+async def stopped_clients(settings: Settings) -> AsyncIterator[Clients]:
+    """The clients of a vault that no instance runs on. Raises ``VaultError``: BAD_STORE where there is no vault, STORE_BUSY."""
+    if not settings.store.path.exists():
+        raise VaultError(Code.BAD_STORE, f"There is no vault at {settings.store.path}: make one with `domicile init`.")
+    store, _ = await _open_with_key(settings)
+    passwords = Passwords()
+    try:
+        keyset = await open_keyset(store, key_source(settings.keys), ENVIRONMENT)
+        yield await open_clients(store, {ENVIRONMENT: keyset}, passwords, system_clock)
+    finally:
+        passwords.close()
+        await store.close()
 
 
 async def _open_with_key(settings: Settings, hooks: Hooks | None = None) -> tuple[Store, bool]:
@@ -210,7 +237,10 @@ async def running(
         store, _ = await _open_with_key(settings, hooks)
         stack.push_async_callback(store.close)
         metrics.watch("domicile_vault_writer_queue", lambda: float(hooks.waiting()))
-        vault = await open_vault(store, key_source(settings.keys), clock, _observer(metrics), _vault_options(settings))
+        keyset = await open_keyset(store, key_source(settings.keys), ENVIRONMENT)
+        vault = new_vault(keyset, store, clock, _observer(metrics), _vault_options(settings))
+        auth = await open_access(settings, store, keyset, clock, metrics)
+        stack.callback(auth.close)
         catalog = await open_catalog(vault, _report_migration)
         stack.push_async_callback(catalog.close)
         in_force = InForce(await join(rules, vault, metrics, catalog))
@@ -225,13 +255,14 @@ async def running(
         applications = Applications(metrics, way, special)
         gateway = Gateway(in_force, journal, gateway_options(settings, applications))
         stack.push_async_callback(gateway.close)
-        started = Running("", "", in_force, vault, reloader, gateway, lambda: renew(settings, applications))
+        started = Running("", "", in_force, vault, reloader, gateway, auth, lambda: renew(settings, applications))
         checks = {"rules": reloader.check, "vault": _vault_check(vault)}
         started.admin = await stack.enter_async_context(
             listen("admin", settings.listen.admin, admin_app(checks, metrics.render))
         )
         started.proxy = await stack.enter_async_context(listen("proxy", settings.listen.proxy, gateway.server))
-        for work in (reloader.watch(), vault.run_upkeep(_UPKEEP, _report), _measure(vault, metrics)):
+        upkeep = (vault.run_upkeep(_UPKEEP, _report), _measure(vault, metrics), keep_keys(auth, _UPKEEP))
+        for work in (reloader.watch(), *upkeep):
             stack.push_async_callback(_cancel, asyncio.create_task(work))
         gc.collect()
         gc.set_threshold(*_COLLECT)

@@ -75,6 +75,14 @@ class Keys:
 
 
 @dataclass(frozen=True, slots=True)
+class Auth:
+    """Access to the vault's own interface."""
+
+    token_lifetime: int  #: seconds
+    audiences: tuple[str, ...]  #: addresses that are ours; empty: those of the listener
+
+
+@dataclass(frozen=True, slots=True)
 class Pending:
     """How long staged writes whose outcome nobody told are kept, in milliseconds."""
 
@@ -152,6 +160,7 @@ class Settings:
     rules: Path  #: a rule file, or a folder of them
     store: Store
     keys: Keys
+    auth: Auth
     pending: Pending
     log: Log
     upstream: Upstream

@@ -104,6 +104,19 @@ SETTINGS: Final[dict[str, Setting]] = {
         "file:///{data}/keys.json, file:/// and the whole path of a file, or env: and the name of a variable",
         "Where the keys come from. A key file is made at the first start of a new vault; back it up apart from the data.",
     ),
+    "auth.token_lifetime": Setting(
+        "300",
+        values.whole(10, 3600),
+        "a whole number of seconds, such as 300",
+        "How long an access token to the vault's own interface is valid, in seconds.",
+    ),
+    "auth.audiences": Setting(
+        "[]",
+        values.origins,
+        "a list of addresses, such as [https://se-vault.example.com]",
+        "The addresses that callers reach the vault listener by; none: those it has itself. Tokens are for these alone.",
+        many=True,
+    ),
     "pending.keep": Setting(
         "7d",
         values.duration,

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from proxy.auth.audiences import origin
 from proxy.config.settings import Address, Keys, Network, Store
 
 #: A reader of one setting.
@@ -93,12 +94,27 @@ def host_or_none(text: str) -> str | None:
     return text.lower()
 
 
+def origins(text: str) -> tuple[str, ...]:
+    """Addresses such as ``https://se-vault.example.com`` with commas between them, each in its one spelling."""
+    found = []
+    for number, item in enumerate(_items(text), 1):
+        try:
+            found.append(origin(item))
+        except ValueError:
+            raise ValueError(f"item {number} is not an address of scheme, host and perhaps port") from None
+    return tuple(found)
+
+
 def networks(text: str) -> tuple[Network, ...]:
     """Networks and single addresses with commas between them, in square brackets or without."""
+    return tuple(_network(item, number) for number, item in enumerate(_items(text), 1))
+
+
+def _items(text: str) -> list[str]:
+    """The items of a list, in square brackets or without."""
     if text.startswith("[") and text.endswith("]"):
         text = text[1:-1]
-    items = text.split(",") if text.strip() else []
-    return tuple(_network(item.strip(), number) for number, item in enumerate(items, 1))
+    return [item.strip() for item in text.split(",")] if text.strip() else []
 
 
 def _network(text: str, number: int) -> Network:

@@ -26,6 +26,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "room": "the part of the program that speaks",
     "event": "what happened, a constant text",
     "address": "an address this process listens at or connects to, as the settings or rules name it",
+    "client": "the id of a client of the vault's own interface",
     "code": "an error code of proxy.errors",
     "count": "how many",
     "duration_ms": "how long it took, in milliseconds",

@@ -73,6 +73,11 @@ METRICS: Final[dict[str, Declared]] = {
         "histogram", (), "Time from handing a change to the vault until it is durable.", _COMMIT_BOUNDS
     ),
     "domicile_vault_writer_queue": Declared("gauge", (), "Changes that wait for the vault's writer thread."),
+    "domicile_token_requests_total": Declared(
+        "counter",
+        ("outcome",),
+        "Requests for access tokens, by outcome: issued, slowed (too many failures or too much at once), or the error.",
+    ),
     "domicile_upstream_connections": Declared(
         "gauge", ("endpoint", "state"), "Connections to the application, by state: busy, idle."
     ),

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from proxy.clock import Clock
 from proxy.crypto.keyset import Keyset
-from proxy.crypto.master import MasterKey
 from proxy.crypto.sources import KeySource
 from proxy.errors import Code, VaultError
 from proxy.storage.base import Store
@@ -144,7 +143,7 @@ async def open_vault(store: Store, source: KeySource, clock: Clock, observe: Obs
     A store without a keyset gets a new one. Raises ``VaultError(BAD_KEYS)`` when the master key is not the one this
     store was made with; nothing is changed then.
     """
-    return new_vault(await _keyset(store, options.environment, source.load()), store, clock, observe, options)
+    return new_vault(await open_keyset(store, source, options.environment), store, clock, observe, options)
 
 
 def new_vault(keyset: Keyset, store: Store, clock: Clock, observe: Observe, options: VaultOptions) -> Vault:
@@ -159,7 +158,9 @@ async def has_keyset(store: Store, environment: str) -> bool:
     return await store.note(_note(environment)) is not None
 
 
-async def _keyset(store: Store, environment: str, master: MasterKey) -> Keyset:
+async def open_keyset(store: Store, source: KeySource, environment: str) -> Keyset:
+    """The environment's keyset, opened by the master key of ``source``; made where the store has none. Raises as ``open_vault``."""
+    master = source.load()
     note = await store.note(_note(environment))
     if note is not None:
         return Keyset.unwrap(note, master)

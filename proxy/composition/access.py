@@ -1,0 +1,52 @@
+"""Who may call the vault's own interface: the token service of the settings, and its upkeep."""
+
+import asyncio
+from typing import Final
+
+from proxy.auth.opening import AuthOptions, open_service
+from proxy.auth.service import TokenService
+from proxy.clock import Clock
+from proxy.config import Settings
+from proxy.crypto.keyset import Keyset
+from proxy.errors import VaultError
+from proxy.storage.base import Store
+from proxy.telemetry import logs
+from proxy.telemetry.metrics import Metrics
+
+_log = logs.logger("access")
+
+_TOKENS: Final = "domicile_token_requests_total"
+
+
+async def open_access(settings: Settings, store: Store, keyset: Keyset, clock: Clock, metrics: Metrics) -> TokenService:
+    """The token service of an opened store; says what to do where nobody could call it. ``close`` it after use."""
+    options = AuthOptions(settings.auth.token_lifetime, settings.auth.audiences)
+
+    def observe(outcome: str) -> None:
+        metrics.cell(_TOKENS, outcome).value += 1
+
+    service = await open_service(store, {keyset.environment: keyset}, clock, observe, options)
+    if not len(service.clients):
+        _log.warning(
+            "no client can use the vault's own interface yet: stop, run `domicile init` or `domicile client create`, "
+            "and start again"
+        )
+    return service
+
+
+async def keep_keys(service: TokenService, interval: float) -> None:
+    """Rotate signing keys by their age, for ever. What fails is told and tried again; the key before goes on signing."""
+    while True:
+        await asyncio.sleep(interval)
+        before = service.keys.current.kid
+        try:
+            await service.keys.upkeep()
+        except VaultError as error:
+            _log.error(
+                "the key that signs access tokens is due, and could not be replaced",
+                code=error.code,
+                text=error.message,
+            )
+            continue
+        if service.keys.current.kid != before:
+            _log.info("another key signs access tokens from now on")
