@@ -11,7 +11,7 @@ seconds, starts fast.
 from collections.abc import Sequence
 from typing import Final
 
-from proxy.cli import check, demo, health, init, rules, serve
+from proxy.cli import check, client, demo, health, init, rules, serve
 from proxy.cli.command import Command, execute
 
 #: Every subcommand by its name; a group of subcommands is a command with ``children``.
@@ -20,6 +20,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "init": init.COMMAND,
     "serve": serve.COMMAND,
     "check": check.COMMAND,
+    "client": client.COMMAND,
     "health": health.COMMAND,
     "rules": rules.COMMAND,
 }

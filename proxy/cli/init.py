@@ -1,4 +1,4 @@
-"""``domicile init``: data folder, key file and an empty vault; says what to keep safe."""
+"""``domicile init``: data folder, key file, an empty vault and its first client; says what to keep safe."""
 
 import argparse
 import dataclasses
@@ -6,6 +6,7 @@ import os
 from typing import Final
 
 from proxy.cli import output
+from proxy.cli.client import as_text, told
 from proxy.cli.command import OK, Arguments, Command
 from proxy.config import load
 from proxy.config.load import DEFAULT_FILE
@@ -18,14 +19,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: Arguments) -> int:
-    """Make what is missing. Running it again changes nothing."""
+    """Make what is missing. Running it again changes nothing, and shows no secret."""
     import asyncio
 
-    from proxy.bootstrap import ENVIRONMENT, prepare
+    from proxy.bootstrap import ENVIRONMENT, first_client, prepare
 
     given = load(arguments.config, os.environ)
     settings = dataclasses.replace(given, country=arguments.country or given.country)
     made = asyncio.run(prepare(settings))
+    client = asyncio.run(first_client(settings))
     place = settings.keys.place if settings.keys.source == "file" else f"the environment variable {settings.keys.place}"
     data = {
         "environment_id": ENVIRONMENT,
@@ -34,12 +36,19 @@ def run(arguments: Arguments) -> int:
         "keys": place,
         "made": made,
     }
+    if client is not None:
+        data |= told(settings, client)
     text = "\n".join(
         [
-            "Made the vault." if made else "The vault was there already; nothing was changed.",
+            "Made the vault." if made else f"The vault was there already{'.' if client else '; nothing was changed.'}",
             f"  country      {settings.country}",
             f"  store        {settings.store.path}",
             f"  keys         {place}",
+            *(
+                [as_text("Made the first client, an administrator.", told(settings, client))]
+                if client is not None
+                else []
+            ),
             "Keep a copy of the keys in another place than the copies of the store: without them nothing can be read again.",
             _next(settings.country, arguments) if settings.country != given.country else "Next: domicile serve",
         ]
@@ -62,7 +71,7 @@ def _country(text: str) -> str:
 
 
 COMMAND: Final = Command(
-    summary="Make the data folder, the key file and an empty vault.",
+    summary="Make the data folder, the key file, an empty vault and its first client, whose secret is printed once.",
     example="domicile init --country se",
     run=run,
     arguments=arguments,

@@ -1,9 +1,12 @@
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
 
+from proxy.bootstrap import prepare
 from proxy.cli import main
+from proxy.config import load
 
 
 @pytest.fixture(autouse=True)
@@ -15,11 +18,16 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_it_makes_the_vault_and_says_what_to_keep_safe(elsewhere, capsys):
     assert main(["init", "--country", "no"]) == 0
     shown = capsys.readouterr().out.splitlines()
-    assert shown == [
+    assert [line.split()[0] for line in shown[5:10]] == [
+        "environment_id", "client_id", "client_secret", "vault_url", "token_url",
+    ]  # fmt: skip
+    assert shown[:5] + shown[10:] == [
         "Made the vault.",
         "  country      no",
         f"  store        {elsewhere}/data/vault.db",
         f"  keys         {elsewhere}/data/keys.json",
+        "Made the first client, an administrator.",
+        "The secret is not shown again: keep it.",
         "Keep a copy of the keys in another place than the copies of the store: without them nothing can be read again.",
         "Next: write `country: no` into domicile.yaml, for the vault does not keep it. Then: domicile serve",
     ]
@@ -34,6 +42,25 @@ def test_a_second_time_changes_nothing_and_says_so(elsewhere, capsys):
     assert main(["init"]) == 0
     assert capsys.readouterr().out.startswith("The vault was there already; nothing was changed.\n")
     assert {path.name: path.read_bytes() for path in (elsewhere / "data").iterdir()} == before
+
+
+def test_the_secret_is_shown_once_and_lies_nowhere(elsewhere, capsys):
+    assert main(["init", "--json"]) == 0
+    secret = json.loads(capsys.readouterr().out)["client_secret"]
+    for path in (elsewhere / "data").iterdir():
+        assert secret.encode() not in path.read_bytes()
+    assert main(["init", "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert (again["made"], "client_id" in again, "client_secret" in again) == (False, False, False)
+
+
+def test_a_vault_from_before_there_were_clients_gets_its_first_one(elsewhere, capsys):
+    asyncio.run(prepare(load(None, {})))
+    assert main(["init"]) == 0
+    assert capsys.readouterr().out.startswith("The vault was there already.\n")
+    assert main(["client", "list", "--json"]) == 0
+    (first,) = json.loads(capsys.readouterr().out)["clients"]
+    assert (first["name"], first["admin"]) == ("first administrator", True)
 
 
 def test_a_country_that_the_settings_have_already_needs_no_hint(elsewhere, capsys):
@@ -52,8 +79,12 @@ def test_a_country_that_is_none_is_told_as_a_fault_of_the_option_and_makes_nothi
 def test_as_json_it_tells_the_environment_and_no_key(elsewhere, capsys):
     assert main(["init", "--json"]) == 0
     shown = capsys.readouterr().out
-    assert json.loads(shown) == {
+    told = json.loads(shown)
+    assert (len(told.pop("client_id")), len(told.pop("client_secret"))) == (16, 43)
+    assert told == {
         "environment_id": "default",
+        "vault_url": "http://127.0.0.1:8081",
+        "token_url": "http://127.0.0.1:8081/oauth2/token",
         "country": "se",
         "store": f"{elsewhere}/data/vault.db",
         "keys": f"{elsewhere}/data/keys.json",

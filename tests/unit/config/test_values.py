@@ -123,3 +123,17 @@ def test_a_relative_path_counts_from_the_current_folder(monkeypatch, tmp_path):
 
 def test_the_country_codes_are_the_249_of_the_standard():
     assert len(values.COUNTRIES) == 249
+
+
+def test_addresses_come_in_their_one_spelling():
+    assert values.origins("[https://SE-vault.example.com/, http://localhost:8081]") == (
+        "https://se-vault.example.com",
+        "http://localhost:8081",
+    )
+    assert values.origins("[]") == ()
+
+
+@pytest.mark.parametrize("text", ["se-vault.example.com", "https://a.example,ftp://b.example", "https://a.example/api"])
+def test_what_is_no_address_is_told_by_its_number(text):
+    with pytest.raises(ValueError, match=r"^item \d is not an address"):
+        values.origins(text)

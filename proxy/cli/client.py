@@ -1,0 +1,183 @@
+"""``domicile client``: who may ask for access tokens, on a vault that no instance runs on; a running one has /api/clients."""
+
+import argparse
+import os
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from proxy.auth.audiences import Audiences
+from proxy.cli import output
+from proxy.cli.command import OK, Arguments, Command
+from proxy.cli.health import reachable
+from proxy.clock import to_wire
+from proxy.config import Settings, load
+from proxy.errors import Code, VaultError
+
+if TYPE_CHECKING:
+    from proxy.auth.clients import Client, Clients, Made
+
+Result = TypeVar("Result")
+
+
+def create(arguments: Arguments) -> int:
+    """Make a client and print its secret, this once."""
+    settings = load(arguments.config, os.environ)
+    made = _run(_create(settings, arguments))
+    data = told(settings, made)
+    output.show(data, as_text("Made the client.", data), as_json=arguments.json)
+    return OK
+
+
+def listing(arguments: Arguments) -> int:
+    """Print the clients, oldest first; never a secret."""
+    clients = _run(_listed(load(arguments.config, os.environ)))
+    data = [_shown(client) for client in clients]
+    lines = [
+        "  ".join([item["client_id"], item["created_at"], item["environment_id"], _state(item).ljust(8), item["name"]])
+        for item in data
+    ]
+    output.show({"clients": data}, "\n".join(lines or ["There is no client yet."]), as_json=arguments.json)
+    return OK
+
+
+def disable(arguments: Arguments) -> int:
+    """End a client and its tokens; it stays in the list."""
+    client = _run(_disable(load(arguments.config, os.environ), arguments.client))
+    output.show(_shown(client), f"The client {client.name} is disabled.", as_json=arguments.json)
+    return OK
+
+
+def rotate_secret(arguments: Arguments) -> int:
+    """Give a client a new secret and print it, this once; the old one and its tokens end."""
+    settings = load(arguments.config, os.environ)
+    data = told(settings, _run(_renew(settings, arguments.client)))
+    output.show(data, as_text("The client has a new secret.", data), as_json=arguments.json)
+    return OK
+
+
+def told(settings: Settings, made: "Made") -> dict[str, Any]:
+    """What somebody needs to use a new client."""
+    audiences = Audiences(settings.auth.audiences)
+    audiences.listening(str(reachable(settings.listen.vault)))
+    return {
+        "environment_id": made.client.environment,
+        "client_id": made.client.id,
+        "client_secret": made.secret,
+        "vault_url": audiences.first,
+        "token_url": f"{audiences.first}/oauth2/token",
+    }
+
+
+def as_text(first: str, data: dict[str, Any]) -> str:
+    """The same for people, and where the secret belongs."""
+    width = max(map(len, data))
+    return "\n".join(
+        [
+            first,
+            *(f"  {name:<{width}}  {value}" for name, value in data.items()),
+            "The secret is not shown again: keep it.",
+        ]
+    )
+
+
+@asynccontextmanager
+async def _opened(settings: Settings) -> "AsyncIterator[Clients]":
+    from proxy.bootstrap import stopped_clients
+
+    try:
+        async with stopped_clients(settings) as clients:
+            yield clients
+    except VaultError as error:
+        if error.code is not Code.STORE_BUSY:
+            raise
+        text = "An instance runs on this vault: stop it first, or ask it itself, with /api/clients and an administrator's token."
+        raise VaultError(Code.STORE_BUSY, text) from None
+
+
+def _run(work: Coroutine[Any, Any, Result]) -> Result:
+    import asyncio
+
+    return asyncio.run(work)
+
+
+async def _create(settings: Settings, arguments: Arguments) -> "Made":
+    async with _opened(settings) as clients:
+        return await clients.create(arguments.name, arguments.environment, admin=arguments.admin)
+
+
+async def _listed(settings: Settings) -> "list[Client]":
+    async with _opened(settings) as clients:
+        return clients.listed()
+
+
+async def _disable(settings: Settings, ident: str) -> "Client":
+    async with _opened(settings) as clients:
+        return await clients.disable(ident)
+
+
+async def _renew(settings: Settings, ident: str) -> "Made":
+    async with _opened(settings) as clients:
+        return await clients.renew(ident)
+
+
+def _shown(client: "Client") -> dict[str, Any]:
+    return {
+        "client_id": client.id,
+        "name": client.name,
+        "environment_id": client.environment,
+        "admin": client.admin,
+        "disabled": client.disabled,
+        "created_at": to_wire(client.created_at),
+    }
+
+
+def _state(item: dict[str, Any]) -> str:
+    return "disabled" if item["disabled"] else "admin" if item["admin"] else "client"
+
+
+def _create_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--environment", metavar="ID", required=True, help="the environment it works with, e.g. default"
+    )
+    parser.add_argument("--admin", action="store_true", help="it may also administer clients and schemas")
+    parser.add_argument("name", metavar="NAME", help="what people call it, e.g. the name of the application")
+
+
+def _client_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("client", metavar="ID", help="the client id, as `domicile client list` shows it")
+
+
+COMMAND: Final = Command(
+    summary="Make, list and end clients of the vault's own interface, while no instance runs.",
+    example="domicile client list",
+    children={
+        "create": Command(
+            summary="Make a client and print its secret once.",
+            example="domicile client create --environment default crm",
+            run=create,
+            arguments=_create_arguments,
+            data=True,
+        ),
+        "list": Command(
+            summary="List the clients, oldest first; never a secret.",
+            example="domicile client list --json",
+            run=listing,
+            data=True,
+        ),
+        "disable": Command(
+            summary="End a client and every token of it; it stays in the list.",
+            example="domicile client disable k7m2p9xwq4ht6vbd",
+            run=disable,
+            arguments=_client_argument,
+            data=True,
+        ),
+        "rotate-secret": Command(
+            summary="Give a client a new secret and print it once; the old one and its tokens end.",
+            example="domicile client rotate-secret k7m2p9xwq4ht6vbd",
+            run=rotate_secret,
+            arguments=_client_argument,
+            data=True,
+        ),
+    },
+)
