@@ -19,7 +19,7 @@ FIXED = {
     "@expires_at": ColumnType.INTEGER,
 }
 _NUMBERS = (ColumnType.INTEGER, ColumnType.DECIMAL)
-_BITS = 63  #: of a whole number beside its sign
+_BEYOND = 2**63  #: whole numbers have 64 bits, one of them for the sign
 
 
 class Asked:
@@ -77,7 +77,7 @@ class Asked:
         fits = {
             ColumnType.HASH: isinstance(value, bytes),
             ColumnType.TEXT: isinstance(value, str),
-            ColumnType.INTEGER: isinstance(value, int) and value.bit_length() <= _BITS,
+            ColumnType.INTEGER: isinstance(value, int) and -_BEYOND <= value < _BEYOND,
         }
         if not fits[kind]:
             raise VaultError(Code.INTERNAL, f"The store was asked for a value that its column {column} cannot hold.")

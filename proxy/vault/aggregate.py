@@ -33,7 +33,7 @@ AVERAGE_PLACES = 10
 #: Rows of a group that are tried for its value when the oldest does not open or is another group's by now.
 TRIED = 10
 
-_BITS = 63  #: of a whole number beside its sign, above which callers get it as an exact decimal
+_BEYOND = 2**63  #: whole numbers from here on are told as decimals: few JSON libraries write longer ones
 
 #: What engines compute for each function; an average is a sum and a count.
 _NEEDS = {
@@ -117,7 +117,7 @@ def _figure(records: Records, metric: Metric, needed: Sequence[engine.Metric], g
         return _average(value, (values[1] or 1) * (10**PLACES if decimals else 1))
     if decimals:
         return Decimal(str(spelled(value)))
-    return value if value.bit_length() <= _BITS else Decimal(value)
+    return value if -_BEYOND <= value < _BEYOND else Decimal(value)
 
 
 def _average(total: int, count: int) -> Decimal:

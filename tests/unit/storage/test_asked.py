@@ -33,6 +33,11 @@ def test_values_become_what_the_columns_keep() -> None:
     ))  # fmt: skip
 
 
+@pytest.mark.parametrize("edge", [-(2**63), 2**63 - 1])
+def test_the_edges_of_64_bits_are_asked_for(edge: int) -> None:
+    assert ASKED.where(Is("visits", (edge,))) == Is("visits", (edge,))
+
+
 def test_a_comparison_with_nothing_never_holds() -> None:
     assert ASKED.where(Compared("visits", Compare.GTE, None)) == Any(())
 
