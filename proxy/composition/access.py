@@ -27,7 +27,8 @@ async def open_access(settings: Settings, store: Store, keyset: Keyset, clock: C
 
     service = await open_service(store, {keyset.environment: keyset}, clock, observe, options)
     if not len(service.clients):
-        _log.warning(
+        # Not a warning: who has an application behind the proxy, and nothing else, needs none.
+        _log.info(
             "no client can use the vault's own interface yet: stop, run `domicile init` or `domicile client create`, "
             "and start again"
         )
