@@ -1,10 +1,11 @@
-"""The master key: it wraps keysets and does nothing else."""
+"""The master key: it wraps keysets, and files that leave the vault are sealed under a key derived from it."""
 
 import os
 
-from proxy.crypto.aead import NONCE_BYTES, gcm_open, gcm_seal
+from proxy.crypto.aead import KEY_ID_BYTES, NONCE_BYTES, gcm_open, gcm_seal
 from proxy.crypto.prf import derive
 from proxy.crypto.secret import Secret
+from proxy.crypto.stream import StreamAead
 from proxy.errors import Code, VaultError
 
 #: Bytes of a master key: AES-256.
@@ -20,13 +21,19 @@ class MasterKey(Secret):
     A wrapped blob is: format 0x01, the 8 bytes of ``id``, 12 random bytes of nonce, AES-256-GCM ciphertext and tag.
     """
 
-    __slots__ = ("_key", "id")
+    __slots__ = ("_files", "_key", "id")
 
     def __init__(self, key: bytes) -> None:
         if len(key) != MASTER_BYTES:
             raise ValueError(f"a master key is {MASTER_BYTES} bytes")
         self._key = derive(key, "master", "wrap")
+        self._files = derive(key, "master", "files")
         self.id = derive(key, "master", "id", length=_ID_BYTES).hex()
+
+    def files(self) -> StreamAead:
+        """What seals files that leave the vault and come back: exports. Another key than the one that wraps."""
+        key_id = bytes.fromhex(self.id)[:KEY_ID_BYTES]
+        return StreamAead(key_id, {key_id: self._files})
 
     def wrap(self, plain: bytes, context: bytes) -> bytes:
         """The blob that only ``unwrap`` with the same key and context opens."""

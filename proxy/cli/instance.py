@@ -1,0 +1,33 @@
+"""How a command line names a running instance, and the records of it that it is about."""
+
+import argparse
+import urllib.parse
+from typing import Final
+
+_FORMATS: Final = ("jsonl", "csv")
+
+
+def instance_arguments(parser: argparse.ArgumentParser) -> None:
+    """What every command that talks to an instance takes."""
+    parser.add_argument(
+        "--url", type=_address, metavar="URL", help="the instance (default: the vault listener of the settings)"
+    )
+    parser.add_argument("--environment", default="default", metavar="ID", help="the environment (default: default)")
+
+
+def _address(text: str) -> str:
+    parts = urllib.parse.urlsplit(text)
+    try:
+        whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and min(text) > " "
+    except ValueError:
+        whole = False
+    if not whole or parts.path not in ("", "/") or parts.query:
+        raise argparse.ArgumentTypeError("write scheme, host and port alone, such as http://127.0.0.1:8081")
+    return text
+
+
+def records_arguments(parser: argparse.ArgumentParser, schema: str) -> None:
+    """As ``instance_arguments``, with a schema and the kind of a file."""
+    instance_arguments(parser)
+    parser.add_argument("--schema", required=True, metavar="NAME", help=schema)
+    parser.add_argument("--format", choices=_FORMATS, help="kind of the content (default: by the ending of the name)")

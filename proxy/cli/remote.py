@@ -1,0 +1,157 @@
+"""How commands talk to a running instance: its own interface over HTTP, as a client with an access token.
+
+Which instance and which client stand on the command line and in the environment: ``--url``, ``DOMICILE_CLIENT_ID``,
+``DOMICILE_CLIENT_SECRET``. A secret never comes from the command line, where every user of the machine can read it.
+"""
+
+import base64
+import http.client
+import os
+import ssl
+import time
+import urllib.parse
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from proxy.cli.command import Arguments
+from proxy.cli.health import reachable
+from proxy.config import load
+from proxy.errors import Code, Detail, VaultError
+
+CLIENT_ID: Final = "DOMICILE_CLIENT_ID"
+CLIENT_SECRET: Final = "DOMICILE_CLIENT_SECRET"
+
+#: Seconds that an answer may take; a batch on a busy instance needs some.
+_PATIENCE: Final = 120.0
+
+#: Waits between attempts, in seconds, where an answer asks for patience or none comes.
+_WAITS: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
+
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+_decode = msgspec.json.Decoder(float_hook=Decimal).decode
+
+
+class Told(NamedTuple):
+    """An answer: its status and its JSON (``None`` where it has no body)."""
+
+    status: int
+    content: Any
+
+
+class Remote:
+    """One instance, as one client sees it. Not for several threads."""
+
+    def __init__(self, url: str, client: str, secret: str, environment: str = "default") -> None:
+        parts = urllib.parse.urlsplit(url)
+        self.url = f"{parts.scheme}://{parts.netloc}"
+        self._host = parts.hostname or ""
+        self._port = parts.port
+        self._secure = parts.scheme == "https"
+        self._client, self._secret, self._environment = client, secret, environment
+        self._connection: http.client.HTTPConnection | None = None
+        self._token: str | None = None
+
+    def ask(self, method: str, path: str, content: Any = None, headers: Mapping[str, str] | None = None) -> Told:
+        """The answer of an operation that may be asked again where no answer came: reads, and writes with an ``Idempotency-Key``.
+
+        Raises ``VaultError``: UNAUTHORIZED for credentials that count for nothing, VAULT_DOWN when no answer comes.
+        """
+        body = b"" if content is None else _encode(content)
+        fields = {"Content-Type": "application/json"} if body else {}
+        told = self._authorized(method, path, body, {**fields, **(headers or {})})
+        if told.status == 401 and self._token is not None and _code(told) == Code.UNAUTHORIZED:
+            self._token = None  # it has expired
+            told = self._authorized(method, path, body, {**fields, **(headers or {})})
+        return told
+
+    def close(self) -> None:
+        """Close the connection. Idempotent."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _authorized(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Told:
+        if self._token is None:
+            self._token = self._new_token()
+        return self._patiently(method, path, body, {**headers, "Authorization": f"Bearer {self._token}"})
+
+    def _new_token(self) -> str:
+        basic = base64.b64encode(f"{urllib.parse.quote(self._client)}:{urllib.parse.quote(self._secret)}".encode())
+        form = {"grant_type": "client_credentials", "audience": self.url, "scope": self._environment}
+        fields = {"Authorization": f"Basic {basic.decode()}", "Content-Type": "application/x-www-form-urlencoded"}
+        told = self._patiently("POST", "/oauth2/token", urllib.parse.urlencode(form).encode(), fields)
+        if told.status != 200:
+            reason = told.content.get("error", "") if isinstance(told.content, dict) else ""
+            raise VaultError(
+                Code.UNAUTHORIZED,
+                f"{self.url} gives this client no access token ({told.status} {reason}): check {CLIENT_ID} and {CLIENT_SECRET}.",
+            )
+        token: str = told.content["access_token"]
+        return token
+
+    def _patiently(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Told:
+        told = self._once(method, path, body, headers)
+        for wait in _WAITS:
+            if told is not None and told.status not in (429, 503):
+                break
+            time.sleep(wait)
+            told = self._once(method, path, body, headers)
+        if told is None:
+            raise VaultError(Code.VAULT_DOWN, f"{self.url} gives no answer: is the service running, and there?")
+        return told
+
+    def _once(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Told | None:
+        """One attempt; ``None`` without an answer."""
+        try:
+            if self._connection is None:
+                self._connection = self._connect()
+            self._connection.request(method, path, body, dict(headers))
+            answer = self._connection.getresponse()
+            text = answer.read()
+        except ssl.SSLCertVerificationError as error:
+            raise VaultError(
+                Code.BAD_SETTINGS, f"{self.url} shows a certificate that is not trusted ({error.verify_message})."
+            ) from None
+        except (OSError, http.client.HTTPException):
+            self.close()
+            return None
+        try:
+            return Told(answer.status, _decode(text) if text else None)
+        except msgspec.MsgspecError:
+            raise VaultError(Code.BAD_SETTINGS, f"{self.url} is no vault listener of domicile.") from None
+
+    def _connect(self) -> http.client.HTTPConnection:
+        if self._secure:
+            return http.client.HTTPSConnection(self._host, self._port, timeout=_PATIENCE)
+        return http.client.HTTPConnection(self._host, self._port, timeout=_PATIENCE)
+
+
+def _code(told: Told) -> str:
+    return str(told.content.get("code", "")) if isinstance(told.content, dict) else ""
+
+
+def refusal(told: Told) -> VaultError:
+    """What an answer that is not one of success says."""
+    content = told.content if isinstance(told.content, dict) else {}
+    try:
+        code = Code(content.get("code", ""))
+    except ValueError:
+        code = Code.INTERNAL
+    faults = tuple(Detail(str(one.get("source", "")), str(one.get("detail", ""))) for one in content.get("errors", ()))
+    return VaultError(code, str(content.get("detail", f"The answer has status {told.status}.")), faults)
+
+
+def remote(given: Arguments) -> Remote:
+    """The instance and the client of a command line. Raises ``VaultError(BAD_SETTINGS)`` when the credentials are missing."""
+    client, secret = os.environ.get(CLIENT_ID, ""), os.environ.get(CLIENT_SECRET, "")
+    if not client or not secret:
+        raise VaultError(
+            Code.BAD_SETTINGS,
+            f"Credentials are missing: set {CLIENT_ID} and {CLIENT_SECRET} in the environment, as `domicile init` or "
+            "`domicile client create` told them.",
+        )
+    url = given.url or f"http://{reachable(load(given.config, os.environ).listen.vault)}"
+    return Remote(url, client, secret, given.environment)

@@ -1,0 +1,133 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.cli import main, remote
+from tests.support.fakevault import FakeVault, fake_vault
+
+
+@pytest.fixture(autouse=True)
+def at_home(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(remote, "_WAITS", (0.0, 0.0))
+    monkeypatch.setenv("DOMICILE_CLIENT_ID", "client")
+    monkeypatch.setenv("DOMICILE_CLIENT_SECRET", "secret")
+
+
+@pytest.fixture
+def vault():
+    with fake_vault() as made:
+        yield made
+
+
+def run(vault: FakeVault, file, *more: str) -> int:
+    return main(["import", "--url", vault.url, "--schema", "contact", "--json", *more, str(file)])
+
+
+def lines(path: Path, count: int, **fields: Any) -> Path:
+    path.write_text("".join(json.dumps({"id": f"k{n}", **fields}) + "\n" for n in range(count)))
+    return path
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> Any:
+    return json.loads(capsys.readouterr().out.splitlines()[-1])
+
+
+def test_records_go_in_batches_of_a_hundred(vault, tmp_path, capsys):
+    assert run(vault, lines(tmp_path / "a.jsonl", 250)) == 0
+    assert len(vault.records) == 250
+    assert vault.asked.count("POST /api/models/contact/batch") == 3
+    assert told(capsys)["created"] == 250
+    assert not (tmp_path / "a.jsonl.import").exists()
+
+
+def test_a_table_is_read_by_the_types_of_the_schema(vault, tmp_path):
+    (tmp_path / "a.csv").write_text("id,age,name\r\nk1,41,Ann\r\nk2,,Bo\r\n")
+    assert run(vault, tmp_path / "a.csv") == 0
+    assert list(vault.records.values()) == [{"id": "k1", "age": 41, "name": "Ann"}, {"id": "k2", "name": "Bo"}]
+
+
+def test_an_answer_that_was_lost_stores_nothing_twice(vault, tmp_path, capsys):
+    vault.lost = 1
+    assert run(vault, lines(tmp_path / "a.jsonl", 5)) == 0
+    assert told(capsys)["created"] == 5
+    assert vault.asked.count("POST /api/models/contact/batch") == 2
+
+
+def test_an_import_that_was_stopped_goes_on_where_it_was(vault, tmp_path, capsys):
+    file = lines(tmp_path / "a.jsonl", 250)
+    content = file.read_text().splitlines(keepends=True)
+    content[220] = '{"id": "k220", "age": -1}\n'
+    file.write_text("".join(content))
+    assert run(vault, file) == 1
+    assert told(capsys)["faults"] == [{"source": "line 221 /age", "text": "Has to be a whole number."}]
+    assert len(vault.records) == 200
+    before = len(vault.asked)
+    assert run(vault, file) == 1
+    assert vault.asked[before:].count("POST /api/models/contact/batch") == 1
+
+
+def test_a_file_that_changed_since_is_not_taken_for_the_same(vault, tmp_path, capsys):
+    file = tmp_path / "a.jsonl"
+    lines(file, 150)
+    file.write_text(file.read_text() + '{"id": "x", "age": -1}\n')
+    assert run(vault, file) == 1
+    file.write_text('{"id": "y"}\n')
+    assert run(vault, file) == 1
+    assert "belongs to an import of another content" in told(capsys)["message"]
+
+
+@pytest.mark.parametrize(("existing", "counts"), [("skip", (2, 0, 1)), ("update", (2, 1, 0))])
+def test_records_that_exist_are_skipped_or_updated(vault, tmp_path, capsys, existing, counts):
+    vault.records["k1"] = {"id": "k1", "name": "before"}
+    assert run(vault, lines(tmp_path / "a.jsonl", 3, age=7), "--existing", existing) == 0
+    said = told(capsys)
+    assert (said["created"], said["updated"], said["skipped"]) == counts
+    assert vault.records["k1"].get("age") == (7 if existing == "update" else None)
+
+
+def test_records_that_exist_stop_the_import_unless_told(vault, tmp_path, capsys):
+    vault.records["k1"] = {"id": "k1"}
+    assert run(vault, lines(tmp_path / "a.jsonl", 3)) == 1
+    assert told(capsys)["faults"] == [{"source": "line 2 /id", "text": "The key is used."}]
+    assert list(vault.records) == ["k1"]
+
+
+def test_what_cannot_be_taken_goes_to_a_file_and_the_rest_is_stored(vault, tmp_path, capsys):
+    file = tmp_path / "a.jsonl"
+    file.write_text('{"id": "a"}\nno json\n{"id": "b", "age": -1}\n{"id": "c"}\n')
+    assert run(vault, file, "--rejects", str(tmp_path / "left.jsonl")) == 1
+    said = told(capsys)
+    assert (said["created"], said["rejected"], said["complete"]) == (2, 2, True)
+    assert list(vault.records) == ["a", "c"]
+    assert json.loads((tmp_path / "left.jsonl").read_text()) == {"id": "b", "age": -1}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        ("a.txt", b"", "name it with --format"),
+        ("a.jsonl", b"\xff\xfe", "not UTF-8"),
+        ("a.csv", b"", "names the fields"),
+    ],
+)
+def test_a_file_that_is_none_of_ours_is_told(vault, tmp_path, capsys, case):
+    name, content, text = case
+    (tmp_path / name).write_bytes(content)
+    assert run(vault, tmp_path / name) == 1
+    assert text in told(capsys)["message"]
+
+
+def test_a_file_that_is_not_there_and_a_schema_that_is_not(vault, tmp_path, capsys):
+    assert run(vault, tmp_path / "none.jsonl") == 1
+    assert "cannot be read" in told(capsys)["message"]
+    assert main(["import", "--url", vault.url, "--schema", "x", str(lines(tmp_path / "a.jsonl", 1))]) == 1
+    assert "no such schema" in capsys.readouterr().err
+
+
+def test_credentials_come_from_the_environment_alone(vault, tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv("DOMICILE_CLIENT_SECRET")
+    assert run(vault, lines(tmp_path / "a.jsonl", 1)) == 1
+    assert "DOMICILE_CLIENT_SECRET" in told(capsys)["message"]
