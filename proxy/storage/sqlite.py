@@ -12,7 +12,7 @@ from sqlite3 import Connection
 from typing import Any, TypeVar
 
 from proxy.errors import Code, VaultError
-from proxy.storage import sqlite_beside, sqlite_query
+from proxy.storage import sqlite_beside, sqlite_groups, sqlite_query
 from proxy.storage.changes import Change
 from proxy.storage.hooks import Hooks
 from proxy.storage.names import changed_meanwhile, check_names, closed, unknown
@@ -29,6 +29,8 @@ from proxy.storage.sqlite_writer import Writer
 
 T = TypeVar("T")
 
+#: Kilobytes of pages that a connection for long questions keeps.
+_CACHE = 16384
 #: Rows of each table that one transaction of ``drop`` removes, so that commits to other tables need not wait long.
 _DROPPED = 2000
 
@@ -44,7 +46,7 @@ class SqliteStore:
     def __init__(self, file: DatabaseFile, writer: Writer) -> None:
         self._file = file
         self._writer = writer
-        self._readers = Readers(lambda: prepare(file.connect_reader()))
+        self._readers = Readers(lambda: prepare(file.connect_reader(cache=_CACHE)))
         self._reader: Connection | None = None
         self._used: dict[str, Used] = {}
         self._tables: dict[str, Statements] = {}
@@ -120,14 +122,14 @@ class SqliteStore:
         sql.asked.order(query.order)
         query = query._replace(where=sql.asked.where(query.where))
         if sqlite_query.is_short(query):
-            return self._asked(lambda reader: sqlite_query.select(reader, sql, query))
+            return self._asked(lambda reader: sqlite_query.few(reader, sql, query))
         return await self._readers.ask(lambda reader: sqlite_query.select(reader, sql, query))
 
     async def aggregate(self, table: str, query: Grouping) -> list[Group]:
         sql = self._statements(table)
         sql.asked.grouping(query)
         query = query._replace(where=sql.asked.where(query.where))
-        return await self._readers.ask(lambda reader: sqlite_query.aggregate(reader, sql, query))
+        return await self._readers.ask(lambda reader: sqlite_groups.aggregate(reader, sql, query))
 
     async def scan(self, table: str, after: int, limit: int) -> list[Row]:
         sql = self._statements(table)

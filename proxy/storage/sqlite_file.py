@@ -36,7 +36,7 @@ _WRITING = (
     "PRAGMA cache_size = -16384",
     "PRAGMA temp_store = MEMORY",
 )
-_READING = ("PRAGMA busy_timeout = 250", "PRAGMA query_only = ON", "PRAGMA cache_size = -8192")
+_READING = ("PRAGMA busy_timeout = 250", "PRAGMA query_only = ON", "PRAGMA temp_store = MEMORY")
 
 
 class DatabaseFile:
@@ -70,9 +70,9 @@ class DatabaseFile:
             )
         return connection
 
-    def connect_reader(self) -> Connection:
-        """A connection that cannot write."""
-        return _connect(self.path, "ro", _READING)
+    def connect_reader(self, cache: int = 8192) -> Connection:
+        """A connection that cannot write, and keeps so many kilobytes of pages."""
+        return _connect(self.path, "ro", (*_READING, f"PRAGMA cache_size = -{cache}"))
 
     def check(self) -> None:
         """``VaultError(VAULT_DOWN)`` when the file is no longer where it was opened: what is written would be lost."""

@@ -118,7 +118,7 @@ class Statements:
         rows, staged, tokens = (f"{prefix}_{layout.table}" for prefix in "rst")
         waiting = f"(SELECT count(*) FROM {staged} AS s WHERE s.rid = r.rid)"
         columns = ", ".join((_FIXED, waiting, *(f"x_{column.name}" for column in layout.columns)))
-        select = f"SELECT {columns} FROM {rows} AS r WHERE"
+        select = self.head = f"SELECT {columns} FROM {rows} AS r WHERE"
         self.rows = Listed(f"{select} rid IN")
         self.scan = f"{select} rid > ? ORDER BY rid LIMIT ?"
         self.files = Listed(self.beside.files_head, "ORDER BY created_at, file_id")

@@ -1,6 +1,7 @@
 """Conditions as SQL: the text, and the values in the order of its marks. Rows go by the name ``r``.
 
-Every condition is true or false, or null where it is false: nothing negates the whole of one.
+Every condition is true or false, or null where it is false: nothing negates the whole of one. One that is ``free`` leaves
+the choice of a way to others: SQLite has no statistics to choose by, so ``sqlite_plan`` does.
 """
 # ruff: noqa: S608 - names have passed names.check_names and asked.Asked; every value is a parameter
 
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 from sqlite3 import Connection
 from typing import Any as Anything
 
-from proxy.storage.query import All, Compared, Holds, Indexed, Is, Where
+from proxy.storage.query import All, Any, Compared, Holds, Indexed, Is, Where
 from proxy.storage.rows import Cell
 
 #: A condition: text and values.
@@ -33,22 +34,24 @@ def name_of(column: str) -> str:
     return f"r.{column[1:]}" if column.startswith("@") else f"r.x_{column}"
 
 
-def shown(now: int) -> Condition:
-    """Rows that may be shown at that instant."""
-    return "r.state = 0 AND (r.expires_at IS NULL OR r.expires_at > ?)", [now]
-
-
-def condition(where: Where, table: str) -> Condition:
-    """``where`` with values as they are kept (``Asked.where``)."""
-    if isinstance(where, Is):
-        return _is(where)
-    if isinstance(where, Compared):
-        return f"{name_of(where.column)} {where.how} ?", [where.value]
-    if isinstance(where, Holds):
-        return _holds(where)
+def condition(where: Where, table: str, *, free: bool = False) -> Condition:
+    """``where`` with values as they are kept (``Asked.where``). ``free``: no index is to be used for it."""
+    if isinstance(where, All | Any):
+        word = "AND" if isinstance(where, All) else "OR"
+        return joined([condition(part, table, free=free) for part in where.parts], word)
     if isinstance(where, Indexed):
         return _indexed(where, table)
-    return joined([condition(part, table) for part in where.parts], "AND" if isinstance(where, All) else "OR")
+    name = f"+{name_of(where.column)}" if free else name_of(where.column)
+    if isinstance(where, Is):
+        return _is(where, name)
+    if isinstance(where, Compared):
+        return f"{name} {where.how} ?", [where.value]
+    return _holds(where, name)
+
+
+def looked_at(now: int) -> Condition:
+    """Rows that may be shown at that instant, told from the rows themselves."""
+    return "+r.state = 0 AND (+r.expires_at IS NULL OR +r.expires_at > ?)", [now]
 
 
 def joined(parts: Sequence[Condition], word: str) -> Condition:
@@ -62,8 +65,7 @@ def joined(parts: Sequence[Condition], word: str) -> Condition:
     return f"({left} {word} {right})", [*first, *second]
 
 
-def _is(where: Is) -> Condition:
-    name = name_of(where.column)
+def _is(where: Is, name: str) -> Condition:
     values = [value for value in dict.fromkeys(where.values) if value is not None]
     nothing = len(values) < len(set(where.values))
     word = "NOT IN" if where.negated else "IN"
@@ -85,9 +87,9 @@ def _list(values: Sequence[Cell]) -> Condition:
     return "SELECT value FROM json_each(?)", [json.dumps(values)]
 
 
-def _holds(where: Holds) -> Condition:
+def _holds(where: Holds, name: str) -> Condition:
     """ASCII text is compared by SQLite itself, whose ``LIKE`` folds just that; ``length`` stops at a NUL, so such text is none."""
-    name, text = name_of(where.column), where.text
+    text = where.text
     plain, parameters = "folded_holds(<name>, ?)", [text]
     if text.isascii() and text == text.lower() and "\0" not in text and len(text) <= _PATTERN:
         pattern = "%" + text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"

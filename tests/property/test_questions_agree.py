@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import Iterator
 from tempfile import TemporaryDirectory
 from typing import Any as Anything
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.storage import open_store
+from proxy.storage import open_store, sqlite_groups, sqlite_plan, sqlite_query
 from proxy.storage.base import Store
 from proxy.storage.changes import Insert, Remove
 from proxy.storage.memory import MemoryStore
@@ -188,9 +189,28 @@ def engines() -> Iterator[Engines]:
         runner.run(sqlite.close())
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_rows_and_groups_are_the_same_everywhere(engines: Engines, data: st.DataObject) -> None:
+    compare(engines, data)
+
+
+@settings(max_examples=200)
+@given(data=st.data(), narrow=st.integers(0, 3), hidden=st.integers(0, 2), part=st.integers(1, 3))
+def test_every_way_to_many_rows_gives_the_same(
+    engines: Engines, data: st.DataObject, narrow: int, hidden: int, part: int
+) -> None:
+    with (  # bounds so small that a handful of rows is many
+        patch.object(sqlite_plan, "NARROW", narrow),
+        patch.object(sqlite_plan, "HIDDEN", hidden),
+        patch.object(sqlite_groups, "PART", part),
+        patch.object(sqlite_groups, "SCATTERED", narrow),
+        patch.object(sqlite_query, "FEW", 1),
+    ):
+        compare(engines, data)
+
+
+def compare(engines: Engines, data: st.DataObject) -> None:
     columns = data.draw(st.sampled_from(LAYOUTS))
     table = engines.fill(columns, data.draw(inserts(columns)))
     for select in data.draw(st.lists(selects(columns), min_size=1, max_size=5)):

@@ -1,7 +1,7 @@
 import pytest
 
-from proxy.storage.query import ALWAYS, All, Any, Func, Group, Grouping, Holds, Is, Metric, Order, Page, Select, Where
-from proxy.storage.sqlite_query import FEW, aggregate, is_short, scan, select
+from proxy.storage.query import ALWAYS, All, Any, Holds, Is, Order, Page, Select, Where
+from proxy.storage.sqlite_query import FEW, few, is_short, scan, select
 from proxy.storage.sqlite_sql import Statements
 from proxy.storage.sqlite_where import prepare
 from tests.support.groups import connect
@@ -22,20 +22,16 @@ def test_few_named_rows_are_a_short_question(where: Where, short: bool) -> None:
     assert is_short(Select(where, 0)) is short
 
 
-def test_rows_come_in_order_and_groups_with_their_figures() -> None:
+def test_rows_come_in_order_and_in_pages() -> None:
     connection, sql = prepare(connect()), Statements(LAYOUT)
     cells = ((1, "b", 2**62), (2, None, None), (3, "b", 2**62), (4, "a", -(2**62)))
     rows = {rid: live(rid, rid)._replace(cells=(None, city, visits, None)) for rid, city, visits in cells}
     for one in (*rows.values(), row(9)):
         connection.execute(sql.insert, sql.stored(one))
+    connection.execute("UPDATE tables SET rows = 5")
     page = select(connection, sql, Select(ALWAYS, 0, (Order("city", descending=True),), 2, 1))
     assert page == Page([rows[3], rows[4]], 4)
     assert select(connection, sql, Select(ALWAYS, 0, limit=0, counted=False)) == Page([], 0)
-    figures = (Metric(Func.COUNT), Metric(Func.SUM, "visits"), Metric(Func.MIN, "visits"))
-    assert aggregate(connection, sql, Grouping(ALWAYS, 0, ("city",), figures, 9, (None,))) == [
-        Group(("a",), (1, -(2**62), -(2**62)), 4),
-        Group(("b",), (2, 2**63, 2**62), 1),
-    ]
-    assert aggregate(connection, sql, Grouping(Any(()), 0, (), figures, 9)) == [Group((), (0, 0, None), 0)]
+    assert few(connection, sql, Select(Is("@rid", (1, 3, 9)), 0, limit=1, offset=1)) == Page([rows[3]], 2)
     assert [one.rid for one in scan(connection, sql, 3, 9)] == [4, 9]
     connection.close()

@@ -1,0 +1,178 @@
+"""The way to the rows of a question: which index leads there, and what is only looked at on the way.
+
+SQLite keeps no statistics here, so it is asked: how many entries of its index each part of the condition has, up to
+``NARROW``. The part with the fewest leads (``Way.lead``), and the other parts are only looked at in the rows that it leads
+to. Where none has few, somebody has to walk many rows, in an order that serves the question.
+"""
+# ruff: noqa: S608 - names have passed names.check_names and asked.Asked; every value is a parameter
+
+from sqlite3 import Connection
+from typing import NamedTuple
+
+from proxy.storage.asked import parts_of
+from proxy.storage.query import All, Any, Compared, Indexed, Is, Where
+from proxy.storage.rows import Cell, ColumnType, Layout
+from proxy.storage.sqlite_where import Condition, condition, joined, looked_at
+
+#: Rows that are few enough to be looked at one by one, wherever they lie.
+NARROW = 50_000
+#: Rows that must not be shown, up to which they are named instead of looking at the state of every row.
+HIDDEN = 10_000
+
+_HAS = "EXISTS (SELECT 1 FROM t_{0} AS t WHERE t.hash = ? AND t.rid = o.rid)"
+
+
+def columns_of(where: Where) -> set[str | None]:
+    """The columns that a condition looks at; the token index is ``@tokens``."""
+    if isinstance(where, Indexed):
+        return {"@tokens"}
+    if isinstance(where, All | Any):
+        return {column for part in where.parts for column in columns_of(part)}
+    return {where.column}
+
+
+class Way(NamedTuple):
+    """How to find the rows of a question."""
+
+    condition: Condition  #: everything that has to hold
+    narrow: bool  #: whether it leads to few rows
+
+
+class Planner:
+    """Plans questions on one table at one instant, inside a read transaction. Rows that have expired at ``now`` are hidden."""
+
+    def __init__(self, connection: Connection, layout: Layout, now: int) -> None:
+        self._connection = connection
+        self._table = layout.table
+        self._types = {column.name: column.type for column in layout.columns}
+        self._now = now
+        self._hidden = self.count(f"SELECT 1 FROM r_{self._table} WHERE state = 1", [], HIDDEN + 1)
+        expired = f"SELECT 1 FROM r_{self._table} WHERE expires_at <= ? AND state = 0"
+        self._hidden += self.count(expired, [now], HIDDEN + 1)
+
+    def way(self, where: Where) -> Way:
+        """The way to the rows that may be shown and hold."""
+        parts = parts_of(where)
+        leads = [(few, place) for place, part in enumerate(parts) if (few := self._few(part)) is not None]
+        if not leads:
+            return Way(joined([*[self._part(part, free=False) for part in parts], self.shown()], "AND"), narrow=False)
+        lead = min(leads)[1]
+        text, values = self._leading(parts[lead])
+        rest = [
+            self._part(part, free=True)
+            for place, part in enumerate(parts)
+            if place != lead or isinstance(part, Any)  # which may lead to more than what holds
+        ]
+        return Way(joined([(f"r.rid IN ({text})", values), *rest, self.shown()], "AND"), narrow=True)
+
+    def walk(self, where: Where, column: str) -> Condition:
+        """What to look at in rows that are walked in the order of a column (``""``: of age)."""
+        parts = [
+            self._part(part, free=not (isinstance(part, Compared) and part.column == column))
+            for part in parts_of(where)
+        ]
+        return joined([*parts, looked_at(self._now)], "AND")
+
+    def total(self, where: Where, way: Way) -> int:
+        """How many rows may be shown and hold."""
+        if parts_of(where) == () and self.is_bare:
+            text = "SELECT rows FROM tables WHERE name = ?"
+            return int(self._connection.execute(text, (self._table,)).fetchone()[0]) - self._hidden
+        text, values = way.condition
+        return int(
+            self._connection.execute(f"SELECT count(*) FROM r_{self._table} AS r WHERE {text}", values).fetchone()[0]
+        )
+
+    def shown(self) -> Condition:
+        """Rows that may be shown, without a look at the rows themselves where that can be: an index then answers alone."""
+        if self._hidden == 0:
+            return "1", []
+        if self._hidden > HIDDEN:
+            return looked_at(self._now)
+        hidden = f"SELECT rid FROM r_{self._table} WHERE"
+        return f"r.rid NOT IN ({hidden} state = 1) AND r.rid NOT IN ({hidden} expires_at <= ?)", [self._now]
+
+    def index_of(self, column: str) -> str | None:
+        """The index that has every row in the order of that column."""
+        if column in ("@created_at", "@updated_at"):
+            return f"i{column[1]}_{self._table}"
+        whole = self._types.get(column) not in (None, ColumnType.HASH)
+        return f'"ix_{self._table}.{column}"' if whole else None
+
+    def count(self, text: str, values: list[object], bound: int) -> int:
+        """How many rows the statement finds, at most so many."""
+        found = self._connection.execute(f"SELECT count(*) FROM ({text} LIMIT ?)", [*values, bound])
+        return int(found.fetchone()[0])
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether ``shown`` looks at no row."""
+        return self._hidden <= HIDDEN
+
+    def next_value(self, name: str, last: Cell) -> Cell:
+        """The next value of an indexed column after that one (``None``: the first)."""
+        text = f"SELECT min({name}) FROM r_{self._table} AS r"
+        found = self._connection.execute(
+            text if last is None else f"{text} WHERE {name} > ?", [last] * (last is not None)
+        )
+        value: Cell = found.fetchone()[0]
+        return value
+
+    def _part(self, part: Where, *, free: bool) -> Condition:
+        """A part as a condition; rows that the index does not have are told by those that it has, where these are few."""
+        if isinstance(part, Indexed) and part.negated and part.hashes and self._rarest(part)[0][0] < NARROW:
+            text, values = self._leading(part)
+            return f"r.rid NOT IN ({text})", values
+        return condition(part, self._table, free=free)
+
+    # ------------------------------------------------------------------ leads
+
+    def _few(self, part: Where) -> int | None:
+        """How many index entries lead to the rows of a part; ``None`` when they are many or there is no index."""
+        if isinstance(part, Is | Compared):
+            return self._few_cells(part)
+        if isinstance(part, Indexed) and part.hashes and not part.negated:
+            rarest = self._rarest(part)[0][0]
+            return rarest if rarest < NARROW else None
+        if isinstance(part, All):
+            return min((few for inner in part.parts if (few := self._few(inner)) is not None), default=None)
+        if isinstance(part, Any):
+            counts = [self._few(alternative) for alternative in part.parts]
+            known = [few for few in counts if few is not None]
+            return sum(known) if len(known) == len(counts) and sum(known) < NARROW else None
+        return None
+
+    def _few_cells(self, part: Is | Compared) -> int | None:
+        if isinstance(part, Is):
+            if part.negated or (None in part.values and self.index_of(part.column) is None):
+                return None
+            if part.column in ("@rid", "@key"):
+                return len(part.values)
+        if part.column == "@version":
+            return None
+        text, values = condition(part, self._table)
+        few = self.count(f"SELECT 1 FROM r_{self._table} AS r WHERE {text}", values, NARROW)
+        return few if few < NARROW else None
+
+    def _rarest(self, part: Indexed) -> list[tuple[int, bytes]]:
+        """The hashes by how many rows have them, fewest first."""
+        text = f"SELECT 1 FROM t_{self._table} WHERE hash = ?"
+        return sorted((self.count(text, [token], NARROW), token) for token in dict.fromkeys(part.hashes))
+
+    def _leading(self, part: Where) -> Condition:
+        """A statement that finds the ids of the rows of a part that ``_few`` knows; of alternatives it may find more."""
+        if isinstance(part, All):
+            leads = [(few, place) for place, inner in enumerate(part.parts) if (few := self._few(inner)) is not None]
+            return self._leading(part.parts[min(leads)[1]])
+        if isinstance(part, Any):
+            found = [self._leading(alternative) for alternative in part.parts]
+            if not found:
+                return "SELECT NULL WHERE 0", []
+            return " UNION ALL ".join(text for text, _ in found), [value for _, values in found for value in values]
+        if isinstance(part, Indexed):
+            (_, first), *others = self._rarest(part)
+            more = "".join(f" AND {_HAS.format(self._table)}" for _ in others)
+            text = f"SELECT o.rid FROM t_{self._table} AS o WHERE o.hash = ?{more}"
+            return text, [first, *(token for _, token in others)]
+        text, values = condition(part, self._table)
+        return f"SELECT r.rid FROM r_{self._table} AS r WHERE {text}", values
