@@ -74,22 +74,20 @@ class Records:
 
     # ------------------------------------------------------------------ towards the store
 
-    def new_row(self, key: str, fields: Fields, rid: int, by: str, expires_at: int | None) -> Row:
-        """A live row for a new record; one instant is its creation and its update."""
+    def new_row(self, key: str | bytes, fields: Fields, rid: int, by: str, expires_at: int | None) -> Row:
+        """A live row for a new record of this key, or key hash; one instant is its creation and its update."""
         collection = self.collection
-        now = collection.clock()
-        salt = collection.sealer.new_salt()
-        body = collection.sealer.record(rid, salt).plain_body(pack(Document(fields, Action.CREATE, by, now)), 1)
-        return Row(
-            rid, collection.key_hash(key), None, State.LIVE, 1, now, now, expires_at, salt, body, self.cells(fields)
-        )
+        digest = key if isinstance(key, bytes) else collection.key_hash(key)
+        now, salt = collection.clock(), collection.sealer.new_salt()
+        body = collection.sealer.plain_body((rid, salt), pack(Document(fields, Action.CREATE, by, now)), 1)
+        return Row(rid, digest, None, State.LIVE, 1, now, now, expires_at, salt, body, self.cells(fields))
 
     def next_row(self, row: Row, fields: Fields, by: str, expires_at: int | None) -> Row:
         """The row with its next version; the key stays."""
         collection, version = self.collection, row.version + 1
-        sealer = collection.sealer.record(row.rid, row.salt)
         now = max(collection.clock(), row.updated_at)  # a clock that was set back must not disorder the history
-        body = sealer.plain_body(pack(Document(fields, Action.UPDATE, by, now)), version)
+        plain = pack(Document(fields, Action.UPDATE, by, now))
+        body = collection.sealer.plain_body((row.rid, row.salt), plain, version)
         return row._replace(version=version, updated_at=now, expires_at=expires_at, body=body, cells=self.cells(fields))
 
     def outlived(self, row: Row) -> Past:
@@ -100,9 +98,9 @@ class Records:
     def last_past(self, row: Row, by: str) -> Past:
         """The note that a record was deleted: its last values once more, as a version of their own."""
         record, version = self.open(row), row.version + 1
-        sealer = self.collection.sealer.record(row.rid, row.salt)
         at = max(self.collection.clock(), row.updated_at)
-        body = sealer.plain_body(pack(Document(record.fields, Action.DELETE, by, at)), version)
+        plain = pack(Document(record.fields, Action.DELETE, by, at))
+        body = self.collection.sealer.plain_body((row.rid, row.salt), plain, version)
         return Past(row.rid, version, row.key or b"", at, row.salt, body)
 
     def cells(self, fields: Fields) -> tuple[Cell, ...]:

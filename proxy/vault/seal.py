@@ -59,6 +59,11 @@ class Sealer:
         """What seals the bodies and the key of one record."""
         return RecordSealer(self._aead.under(salt), self._scope, rid)
 
+    def plain_body(self, row: tuple[int, bytes], plain: bytes, version: int) -> bytes:
+        """The sealed body of a version of the record with that id and salt, of packed content; nothing else of it is sealed."""
+        rid, salt = row
+        return self._aead.seal(plain, salt, b"b%b%b" % (self._scope, _numbers(rid, version)))
+
     def open(self, row: Row) -> Content:
         """The values of a row; ``VaultError(CANNOT_OPEN)`` when it was changed, moved or is under another key."""
         return unpack(self.open_plain(row))

@@ -87,7 +87,7 @@ class Cleaning(Records):
         fields, body = self._typed(dict(document.fields)), row.body
         if fields != document.fields:
             sealer = self.collection.sealer.record(row.rid, row.salt)
-            body = sealer.plain_body(pack(Document(fields, document.action, document.by)), row.version)
+            body = sealer.plain_body(pack(Document(fields, document.action, document.by, document.at)), row.version)
         changes: list[Change] = []
         cells = self.cells(fields)
         if body is not row.body or cells != row.cells:

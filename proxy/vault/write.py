@@ -41,7 +41,7 @@ async def create(
     """
     refuse_of_rules(records)
     keys = _keys(records, drafts)
-    made, changes = _inserts(records, drafts, by)
+    made, changes = _inserts(records, drafts, keys, by)
     if await attempt(records, [*changes, *closing(made)]):
         records.collection.observe("created", len(made))
         return made
@@ -80,13 +80,15 @@ def replacing(
     return changes
 
 
-def _inserts(records: Records, drafts: Sequence[Draft], by: str) -> tuple[list[Record], list[Change]]:
+def _inserts(
+    records: Records, drafts: Sequence[Draft], keys: Sequence[bytes], by: str
+) -> tuple[list[Record], list[Change]]:
     made: list[Record] = []
     changes: list[Change] = []
     sequence = records.collection.around.sequence
-    for draft in drafts:
+    for draft, key in zip(drafts, keys, strict=True):
         expires = None if draft.expires_at is UNSET else draft.expires_at
-        row = records.new_row(draft.key or "", draft.fields, sequence(), by, expires)
+        row = records.new_row(key, draft.fields, sequence(), by, expires)
         changes.append(Insert(row, tuple(records.hashes(draft.fields))))
         made.append(record_of(row, draft.key, draft.fields, by))
     return made, changes
@@ -99,7 +101,7 @@ def _upserts(
     changes: list[Change] = []
     for draft, row in zip(drafts, rows, strict=True):
         if row is None:
-            (record,), more = _inserts(records, (draft,), by)
+            (record,), more = _inserts(records, (draft,), (records.collection.key_hash(draft.key or ""),), by)
         else:
             record, more = successor(records, row, records.open(row).fields, draft, by)
         made.append(record)
