@@ -110,14 +110,15 @@ class HttpUpstream:
                     connection.retire()
                     continue
                 answer = connection.begin(call)
+            turn = connection.served
             try:
                 return await answer
             except UpstreamFault as fault:
-                connection.abort()
+                connection.leave(turn)
                 if not (used and again and fault.silent):
                     raise
             except BaseException:
-                connection.abort()
+                connection.leave(turn)
                 raise
 
     def tunnel(self, reply: Reply) -> Tunnel:

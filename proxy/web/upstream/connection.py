@@ -25,11 +25,10 @@ _NOTHING: Final = cast("Call", None)
 
 _REJECTED: Final = "The application ended the TLS connection without an answer: does it ask for a client certificate?"
 
-
-# What the next bytes from the application are. Plain numbers: an enumeration's members cost a look-up each time.
 #: No head at all.
 _UNSEEN: Final = (b"", Head((1, 200, b""), b""))
 
+# What the next bytes from the application are. Plain numbers: an enumeration's members cost a look-up each time.
 _IDLE: Final = 0  #: nothing is asked; any byte is a fault
 _HEAD: Final = 1
 _LENGTH: Final = 2
@@ -79,7 +78,7 @@ class Connection(asyncio.Protocol):
     def begin(self, call: Call) -> "asyncio.Future[BufferedReply]":
         """Write the request; the future gives the final answer as soon as its head is there, or raises what went wrong.
 
-        Whoever stops waiting for it calls ``abort``.
+        Whoever stops waiting for it calls ``leave``.
         """
         waiter: asyncio.Future[BufferedReply] = self._loop.create_future()
         self.start(call, waiter)
@@ -184,6 +183,11 @@ class Connection(asyncio.Protocol):
         """Close a connection that carries nothing."""
         self._end(None)
         self._transport.abort()
+
+    def leave(self, turn: int) -> None:
+        """Drop the exchange of that number in ``served``. Nothing happens if it is over: the connection may carry another's."""
+        if self.served == turn and self._state != _IDLE:
+            self.abort()
 
     def abort(self) -> None:
         """Drop the connection and whatever it carries."""

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from proxy.errors import Code
 from proxy.redactor.message import RawHeaders
 from proxy.web.upstream.client import HttpUpstream
+from proxy.web.upstream.connection import Connection
 from proxy.web.upstream.limits import Limits
 from proxy.web.upstream.port import Address, Begun, Call, Framing, Reply, UpstreamFault
 from tests.support.patience import PATIENCE
@@ -439,6 +440,34 @@ async def test_an_answer_that_nobody_asked_for_is_not_given_to_the_next_request(
             assert not upstream.begin(call(server), Taking())
         assert await whole(await upstream.send(call(server))) == b"ok"
         assert (len(server.wires), len(pool.open)) == (2, 1)
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before its answer", "after its answer"])
+async def test_who_leaves_in_the_moment_of_the_answer_does_not_end_the_exchange_of_the_next(
+    upstream, monkeypatch, before
+):
+    leaving: list[asyncio.Task[Reply]] = []
+    next_ = Taking()
+    received = Connection.data_received
+
+    def meanwhile(connection: Connection, data: bytes) -> None:
+        gone = [one.cancel() for one in leaving if before]
+        received(connection, data)
+        gone += [one.cancel() for one in leaving if not before]
+        if gone:
+            leaving.clear()
+            upstream.begin(call(server), next_)
+
+    monkeypatch.setattr(Connection, "data_received", meanwhile)
+    async with RawServer(says(OK)) as server:
+        await whole(await upstream.send(call(server)))
+        task = asyncio.create_task(upstream.send(call(server, "POST")))
+        leaving.append(task)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.wait_for(next_.told.wait(), PATIENCE)
+        assert await whole(await upstream.send(call(server), next_)) == b"ok"
+        assert (len(server.wires), len(server.requests)) == (1, 3)
 
 
 @pytest.mark.parametrize("answer", [OK, b"HTTP/1.1 20"])
