@@ -10,9 +10,10 @@ from aiohttp import web
 
 from proxy.errors import Code, VaultError
 from proxy.model.access import Principal
+from proxy.vault.catalog import Declared
 from proxy.vault.records import Records
 from proxy.web.api.app import VaultConnection, vault_app
-from proxy.web.api.operation import Answer, Call, Declared, Handler, Operation, Services
+from proxy.web.api.operation import Answer, Call, Handler, Operation, Services
 from proxy.web.listening import listen
 from proxy.web.peers import Trusted
 

@@ -1,5 +1,8 @@
 """A catalog over the in-memory engine, and the few calls that tests of schemas make of records."""
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +65,25 @@ class Shelf:
         hashes = records.gram_hashes(field, part)
         found = await records.collection.store.by_tokens(records.collection.table, hashes)
         return sorted(set.intersection(*(set(found.get(one, ())) for one in hashes)))
+
+
+@asynccontextmanager
+async def held(catalog: Catalog) -> AsyncIterator[None]:
+    """Somebody is at work, so that no migration of the catalog gets any further."""
+    begun, end = asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        with catalog.using():
+            begun.set()
+            await end.wait()
+
+    task = asyncio.create_task(work())
+    await begun.wait()
+    try:
+        yield
+    finally:
+        end.set()
+        await task
 
 
 def schema(name: str = "contact", /, **fields: dict[str, Any]) -> Schema:

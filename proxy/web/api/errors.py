@@ -24,6 +24,8 @@ BY_ROUTE: Final[Mapping[tuple[str, Code], int]] = MappingProxyType(
     {
         ("clone_record", Code.PARTIAL_MATCH_DISABLED): 403,
         ("clone_record", Code.NO_MATCH): 403,
+        ("show_schema", Code.UNKNOWN_SCHEMA): 404,  # ours: here the schema itself is asked for
+        ("remove_schema", Code.UNKNOWN_SCHEMA): 404,
     }
 )
 

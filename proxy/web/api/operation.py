@@ -2,9 +2,8 @@
 
 import enum
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 from aiohttp import web
 
@@ -13,9 +12,8 @@ from proxy.errors import VaultError
 from proxy.model.access import Principal
 from proxy.model.limits import DEFAULTS, Limits
 from proxy.model.record import Record
-from proxy.model.schema import Schema
 from proxy.storage.changes import Change
-from proxy.vault.records import Records
+from proxy.vault.catalog import Catalog
 from proxy.web.peers import Trusted
 
 
@@ -48,31 +46,6 @@ class Answer(NamedTuple):
     media_type: str = "application/json"
     stream: AsyncIterator[bytes] | None = None
     length: int | None = None
-
-
-class Declared(Protocol):
-    """A schema as the catalog has it."""
-
-    @property
-    def schema(self) -> Schema:
-        """The definition in force."""
-        ...
-
-
-class Catalog(Protocol):
-    """Where schemas are found; ``vault.catalog`` is one."""
-
-    def using(self) -> AbstractContextManager[None]:
-        """A piece of work with records, such as a request; what changes of a schema waits for it."""
-        ...
-
-    def schemas(self) -> Sequence[Declared]:
-        """Every schema."""
-        ...
-
-    def records(self, name: str) -> Records:
-        """The records of the schema of that name. Raises ``VaultError(UNKNOWN_SCHEMA)``."""
-        ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -137,6 +110,8 @@ class Operation(NamedTuple):
     access: Access = Access.CLIENT
     query: tuple[str, ...] = ()  #: the query parameters it knows; others are refused
     refuse: Callable[[VaultError], Answer] | None = None  #: how it tells errors where it is not by problem documents
+    #: Further statuses of answers that are not errors, with a body of the same kind.
+    also: tuple[int, ...] = ()
     reads: bool = False  #: nothing is written, so that an ``Idempotency-Key`` has nothing to hold on to
 
 

@@ -6,7 +6,7 @@ A line is a promise: the statuses are those of the interface specification, oper
 
 from typing import Final
 
-from proxy.web.api import about, clients, finding, models, tokens
+from proxy.web.api import about, clients, finding, models, schemas, tokens
 from proxy.web.api.operation import Access, Operation, Takes
 
 _FORM, _NOTHING = Takes.FORM, Takes.NOTHING
@@ -23,6 +23,7 @@ _DELETE_MANY: Final = (400, 401, 404, 409, 413, 415, 422, 429)
 _HISTORY: Final = (400, 401, 404, 409, 422)
 _MIGRATE: Final = (400, 401, 404, 409, 422, 429)
 _CLIENTS: Final = (400, 401, 403)
+_SCHEMA: Final = "/api/schemas/{schema}"
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("create_record", "POST", _MODEL, models.create_record, 201, _WRITE),
@@ -48,6 +49,12 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("list_clients", "GET", "/api/clients", clients.listing, 200, _CLIENTS, _NOTHING, _ADMIN, ("limit", "offset")),
     Operation("show_client", "GET", "/api/clients/{client_id}", clients.one, 200, (*_CLIENTS, 404), _NOTHING, _ADMIN),
     Operation("remove_client", "DELETE", "/api/clients/{client_id}", clients.remove, 204, (*_CLIENTS, 404, 429), _NOTHING, _ADMIN),
+    Operation(
+        "put_schema", "PUT", _SCHEMA, schemas.put, 200, (*_CLIENTS, 409, 413, 415), access=_ADMIN, query=("dry_run",), also=(201, 202)
+    ),
+    Operation("list_schemas", "GET", "/api/schemas", schemas.listing, 200, _CLIENTS, _NOTHING, _ADMIN, ("limit", "offset")),
+    Operation("show_schema", "GET", _SCHEMA, schemas.one, 200, (*_CLIENTS, 404), _NOTHING, _ADMIN),
+    Operation("remove_schema", "DELETE", _SCHEMA, schemas.remove, 204, (*_CLIENTS, 404, 409, 429), _NOTHING, _ADMIN, ("records",)),
     Operation("openapi", "GET", "/openapi.json", about.openapi, 200, (400, 401), _NOTHING, _OPEN),
     Operation("docs", "GET", "/docs", about.docs, 200, (400,), _NOTHING, _OPEN),
 )  # fmt: skip

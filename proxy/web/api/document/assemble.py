@@ -12,6 +12,7 @@ from proxy.model.limits import DEFAULTS, Limits
 from proxy.model.schema import Schema
 from proxy.web.api.document.components import COMPONENTS
 from proxy.web.api.document.parts import Description, Example, Json, header, ref
+from proxy.web.api.document.schemas import COMPONENTS as OF_SCHEMAS
 from proxy.web.api.document.text import INTRODUCTION, PARAMETERS, STATUSES, TAGS
 from proxy.web.api.document.types import model
 from proxy.web.api.operation import Access, Operation, Takes
@@ -51,7 +52,7 @@ def assemble(
         "security": [{"client": []}],
         "paths": paths,
         "components": {
-            "schemas": {**COMPONENTS, **_models(schemas, limits)},
+            "schemas": {**COMPONENTS, **OF_SCHEMAS, **_models(schemas, limits)},
             "securitySchemes": {
                 "client": {
                     "type": "oauth2",
@@ -126,17 +127,24 @@ def _path(name: str, described: Description, names: Sequence[str]) -> Json:
 def _responses(operation: Operation, described: Description) -> Json:
     success: Json = {"description": described.answered}
     if described.answer is not None:
-        content: Json = {"schema": described.answer}
-        if examples := _answers(described.examples, operation.success):
-            content["examples"] = examples
-        success["content"] = {described.answer_type: content}
+        success["content"] = _content(described, operation.success)
     if described.links:
         success["links"] = dict(described.links)
     shown = {str(operation.success): success}
+    for status in operation.also:
+        shown[str(status)] = {"description": STATUSES[status], "content": _content(described, status)}
     for status in sorted({*operation.failures, *_common(operation)}):
         shown[str(status)] = _failure(status, described, _answers(described.examples, status))
     shown["5XX"] = _failure(500, described, {})
     return shown
+
+
+def _content(described: Description, status: int) -> Json:
+    """The body of an answer that is not an error."""
+    content: Json = {"schema": described.answer}
+    if examples := _answers(described.examples, status):
+        content["examples"] = examples
+    return {described.answer_type: content}
 
 
 def _common(operation: Operation) -> tuple[int, ...]:

@@ -2,11 +2,12 @@
 
 from typing import Final
 
-from proxy.web.api.document import about, clients, models
+from proxy.web.api.document import about, clients, models, schemas
 from proxy.web.api.document.parts import Description
 
 DESCRIBED: Final[dict[str, Description]] = {
     **models.DESCRIBED,
+    **schemas.DESCRIBED,
     **clients.DESCRIBED,
     **about.DESCRIBED,
 }

@@ -58,6 +58,7 @@ request, or while the first is being carried out, is 429 `idempotency_check_fail
 TAGS: Final[dict[str, str]] = {
     "Records": "Make, change, copy and end records of a schema.",
     "Search": "Find records and add them up.",
+    "Schemas": "Which fields records have, and how each is stored. For administrators.",
     "Access": "Tokens, and what others need to check them. Errors here are those of RFC 6749.",
     "Clients": "Who may get tokens. Administrators work with the clients of their own environment.",
     "About": "This document.",
@@ -72,6 +73,8 @@ PARAMETERS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "source": ("The key of the record that ends.", _KEY),
     "destination": ("The key of the record that stays.", _KEY),
     "client_id": ("The identifier of a client.", _KEY),
+    "dry_run": ("Only tell what would come of it.", {"const": "true"}),
+    "records": ("With all records, their history and their attachments.", {"const": "delete"}),
     "cascadeBy": (
         "A string field: records that hold a deleted key there are deleted too, and so on.",
         {"type": "string"},
@@ -86,14 +89,16 @@ PARAMETERS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     ),
 }
 
-#: What each status of an error means on this interface (specification, "Errors").
+#: What each status means on this interface, but for those of success (specification, "Errors").
 STATUSES: Final[dict[int, str]] = {
+    201: "It is new.",
+    202: "It has begun, and goes on in the background.",
     400: "An invalid record, filter, option, parameter or body; an unknown schema.",
     401: "No access token, or one that is invalid or has expired; partial match on a field that has it off (`partial_match_disabled`).",
     403: "The client may not do that; for clone: nothing matches, or partial match on a field that has it off.",
     404: "There is no such record or file; no record matches.",
     408: "The body did not arrive in time.",
-    409: "Another country than the instance's; a key that is used; a change that came in between.",
+    409: "Another country than the instance's; a key that is used; a change that came in between; a schema that is being changed, or that holds records.",
     413: "The body is larger than the limit.",
     415: "Another content type than the operation takes.",
     422: "Well-formed, but it cannot be carried out: a batch over its limit, records that do not open, a search that is too broad.",

@@ -37,7 +37,7 @@ def test_an_operation_is_shown_with_its_parameters_and_statuses(operation):
     named = {(parameter["in"], parameter["name"]) for parameter in shown.get("parameters", ())}
     assert {name for place, name in named if place == "path"} == set(re.findall(r"\{(\w+)\}", operation.path))
     assert {name for place, name in named if place == "query"} == set(operation.query)
-    statuses = {str(operation.success), *map(str, operation.failures), "5XX"}
+    statuses = {str(operation.success), *map(str, (*operation.also, *operation.failures)), "5XX"}
     assert statuses <= shown["responses"].keys() <= statuses | {"408"}
     assert ("security" in shown) == (operation.access is Access.OPEN)
 
