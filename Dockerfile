@@ -33,12 +33,13 @@ ENV PATH=/opt/domicile/bin:$PATH \
     DOMICILE__DATA=/data \
     DOMICILE__RULES=/etc/domicile/rules \
     DOMICILE__LISTEN__PROXY=0.0.0.0:8080 \
+    DOMICILE__LISTEN__VAULT=0.0.0.0:8081 \
     DOMICILE__LISTEN__ADMIN=127.0.0.1:8082 \
     DOMICILE__LISTEN__INSECURE=true
 USER 10001:10001
 WORKDIR /data
 VOLUME /data
-EXPOSE 8080
+EXPOSE 8080 8081
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=5s --start-period=20s --retries=3 CMD ["domicile", "health"]
 ENTRYPOINT ["domicile"]

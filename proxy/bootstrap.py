@@ -17,6 +17,7 @@ from proxy.auth.passwords import Passwords
 from proxy.auth.service import TokenService
 from proxy.clock import Clock, system_clock
 from proxy.composition.access import keep_keys, open_access
+from proxy.composition.interface import history, interface
 from proxy.composition.ways import gateway_options, renew, ways
 from proxy.config import Keys, Settings
 from proxy.crypto.keyset import Keyset
@@ -38,6 +39,7 @@ from proxy.vault.catalog import open_catalog
 from proxy.vault.janitor import pending
 from proxy.vault.vault import Vault, VaultOptions, has_keyset, new_vault, open_keyset, open_vault
 from proxy.web.admin import Check, admin_app
+from proxy.web.api.app import VaultConnection, vault_app
 from proxy.web.applications import Applications
 from proxy.web.gateway import Gateway
 from proxy.web.journal import MetricsJournal
@@ -77,6 +79,7 @@ class Running:
     gateway: Gateway
     auth: TokenService
     renew: Callable[[], None]  #: reads the files for TLS towards applications again
+    interface: str = ""  #: ``host:port`` of the vault's own interface
 
 
 def key_source(keys: Keys) -> KeySource:
@@ -257,6 +260,10 @@ async def running(
         stack.push_async_callback(gateway.close)
         started = Running("", "", in_force, vault, reloader, gateway, auth, lambda: renew(settings, applications))
         checks = {"rules": reloader.check, "vault": _vault_check(vault)}
+        services = await interface(settings, vault, catalog, auth, metrics)
+        started.interface = await stack.enter_async_context(
+            listen("vault", settings.listen.vault, vault_app(services), connections=VaultConnection)
+        )
         started.admin = await stack.enter_async_context(
             listen("admin", settings.listen.admin, admin_app(checks, metrics.render))
         )
@@ -274,7 +281,7 @@ async def running(
 
 
 def _vault_options(settings: Settings) -> VaultOptions:
-    return VaultOptions(ENVIRONMENT, settings.country.upper(), settings.pending.keep)
+    return VaultOptions(ENVIRONMENT, settings.country.upper(), settings.pending.keep, history(settings))
 
 
 def _unobserved(_event: str, _schema: str, _count: int) -> None:

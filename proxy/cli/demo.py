@@ -16,7 +16,10 @@ from proxy.errors import Code, VaultError
 
 _HOST: Final = "127.0.0.1"
 _RULES: Final = Path("rules/contacts.yaml")
-_USUAL: Final = (8080, 8082, 3000)  #: ports of proxy, admin and application
+_USUAL: Final = (8080, 8081, 8082, 3000)  #: ports of proxy, vault, admin and application
+
+#: Ports in the order of ``Ports``.
+Wanted = tuple[int, int, int, int, int]
 
 _TEXT: Final = """
   Domicile is running. Open the first address in a browser:
@@ -24,6 +27,7 @@ _TEXT: Final = """
     both views, side by side      {page}
     the application, for people   {proxy}/contacts
     the application, by itself    {application}/contacts
+    the vault's own interface     {vault}/docs
 
   Or ask both sides in another terminal, and add somebody:
 
@@ -42,6 +46,7 @@ class Ports:
 
     page: int
     proxy: int
+    vault: int
     admin: int
     application: int
 
@@ -66,10 +71,10 @@ def run(arguments: Arguments) -> int:
         if error.code is not Code.PORT_IN_USE:
             raise
     # Another program was quicker to take a port that was free just now: a second demo, which wants the other ones as well.
-    return _run(arguments, (0, 0, 0, 0))
+    return _run(arguments, (0, 0, 0, 0, 0))
 
 
-def _run(arguments: Arguments, wanted: tuple[int, int, int, int]) -> int:
+def _run(arguments: Arguments, wanted: Wanted) -> int:
     from proxy.cli.process import run_on_uvloop
 
     ports = free_ports(wanted)
@@ -92,6 +97,7 @@ def _settings(arguments: Arguments, ports: Ports) -> Settings:
         "keys": SETTINGS["keys"].default,
         "rules": str(_RULES),
         "listen.proxy": f"{_HOST}:{ports.proxy}",
+        "listen.vault": f"{_HOST}:{ports.vault}",
         "listen.admin": f"{_HOST}:{ports.admin}",
     }
     return load(arguments.config, {**os.environ, **{variable(name): text for name, text in own.items()}})
@@ -124,6 +130,7 @@ async def demo(settings: Settings, ports: Ports) -> int:
             _TEXT.format(
                 page=f"http://{_HOST}:{ports.page}",
                 proxy=links.proxy,
+                vault=f"http://{_HOST}:{ports.vault}",
                 application=links.application,
                 rules=links.rules,
                 data=settings.data,
@@ -136,7 +143,7 @@ async def demo(settings: Settings, ports: Ports) -> int:
     return OK
 
 
-def free_ports(wanted: tuple[int, int, int, int]) -> Ports:
+def free_ports(wanted: Wanted) -> Ports:
     """The wanted ports of 127.0.0.1 in the order of ``Ports``, each replaced by a free one when somebody has it."""
     taken: set[int] = set()
     return Ports(*(_free(port, taken) for port in wanted))

@@ -142,6 +142,14 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class History:
+    """What is kept of records as they were."""
+
+    keep: int  #: milliseconds; 0: nothing
+    keep_deleted: bool  #: also when the record itself is deleted
+
+
+@dataclass(frozen=True, slots=True)
 class Models:
     """How the model-based interface behaves where users may choose."""
 
@@ -165,5 +173,6 @@ class Settings:
     log: Log
     upstream: Upstream
     limits: Limits
+    history: History
     models: Models
     applications: Mapping[str, Upstream]  #: of endpoints that are reached in a way of their own, by name

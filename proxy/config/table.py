@@ -231,6 +231,18 @@ SETTINGS: Final[dict[str, Setting]] = {
         "a whole number, such as 1000",
         "At most so many records in one answer of a search: the largest limit that callers may ask for.",
     ),
+    "history.keep": Setting(
+        "30d",
+        values.duration_or_none,
+        "a number and a unit, such as 30d, or 0 for no history",
+        "How long past versions of records are kept; 0: none are.",
+    ),
+    "history.keep_deleted": Setting(
+        "false",
+        values.flag,
+        "true or false",
+        "Whether past versions outlive their record, until history.keep is over; false: they go with it.",
+    ),
     "models.on_existing": Setting(
         "refuse",
         values.one_of("refuse", "update"),

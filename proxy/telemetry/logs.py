@@ -36,7 +36,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "exception": "the class of an exception",
     "field": "a field, as the rule file names it",
     "file": "a file of the operator: settings, rules, keys, database",
-    "listener": "proxy or admin",
+    "listener": "proxy, vault or admin",
     "logger": "the logger of a library that spoke",
     "method": "the method of a request",
     "operation": "an operation, as the rule file writes its match",

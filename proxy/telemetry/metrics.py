@@ -31,6 +31,9 @@ class Declared(NamedTuple):
 #: Seconds; a durable commit takes half a millisecond to some hundred on a slow disk.
 _COMMIT_BOUNDS: Final = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.0, 2.0)
 
+#: Seconds; a look-up takes a millisecond, a search over a million records or an upload some seconds.
+_API_BOUNDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+
 #: Every metric there is. Counters end in ``_total``; times are in seconds, instants in seconds since the epoch.
 METRICS: Final[dict[str, Declared]] = {
     "domicile_requests_total": Declared(
@@ -53,6 +56,17 @@ METRICS: Final[dict[str, Declared]] = {
         "again), expired, reaped (never told within pending.keep), unopenable (a sealed row that does not open), "
         "unreadable_answer, unrestored (answered with tokens), field_absent, shape_full. Over the vault's own interface: created, "
         "updated, migrated (taken into another record).",
+    ),
+    "domicile_api_requests_total": Declared(
+        "counter",
+        ("operation", "status"),
+        "Requests to the vault's own interface, by the operation of its interface document and the status of the answer.",
+    ),
+    "domicile_api_seconds": Declared(
+        "histogram",
+        (),
+        "How long requests to the vault's own interface took, uploads and downloads included.",
+        _API_BOUNDS,
     ),
     "domicile_records": Declared(
         "gauge",

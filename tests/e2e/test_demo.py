@@ -44,7 +44,7 @@ def taken() -> Iterator[list[int]]:
     """Ports that somebody listens at: the usual ones of the demo, and one more."""
     with ExitStack() as stack:
         ports = []
-        for wanted in (0, 8080, 8082, 3000):
+        for wanted in (0, 8080, 8081, 8082, 3000):
             server = stack.enter_context(socket.socket())
             server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

@@ -67,6 +67,7 @@ async def started(folder: Path, upstream: str, *lines: str, **environment: str) 
         "DOMICILE__DATA": str(folder / "data"),
         "DOMICILE__RULES": str(folder / "rules.yaml"),
         "DOMICILE__LISTEN__PROXY": "127.0.0.1:0",
+        "DOMICILE__LISTEN__VAULT": "127.0.0.1:0",
         "DOMICILE__LISTEN__ADMIN": "127.0.0.1:0",
     }
     async with running(load(file, fixed | environment)) as instance:

@@ -59,7 +59,7 @@ def test_the_settings_of_the_image_are_settings_and_fit_together():
     assert str(settings.data) == instructions("VOLUME")[0]
     assert settings.listen.insecure
     assert settings.listen.admin.loopback, "administration is published only by whoever asks for it"
-    assert str(settings.listen.proxy.port) == instructions("EXPOSE")[0]
+    assert instructions("EXPOSE") == [f"{settings.listen.proxy.port} {settings.listen.vault.port}"]
 
 
 @pytest.mark.parametrize("words", [["health"]])

@@ -131,11 +131,14 @@ def test_a_variable_that_is_no_setting_would_be_found():
 
 def test_ports_of_containers_probes_and_services_agree_with_the_settings(settings):
     ports = {port["name"]: port["containerPort"] for port in DOMICILE["ports"]}
-    assert ports == {"proxy": settings.listen.proxy.port, "admin": settings.listen.admin.port}
+    listen = settings.listen
+    assert ports == {"proxy": listen.proxy.port, "vault": listen.vault.port, "admin": listen.admin.port}
     assert not settings.listen.admin.loopback, "the kubelet probes from outside the pod"
     for probe, path in (("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
         assert DOMICILE[probe]["httpGet"] == {"path": path, "port": "admin"}
     assert [port["targetPort"] for port in one("Service", "contacts")["spec"]["ports"]] == ["proxy"]
+    (vault,) = one("Service", "contacts-vault")["spec"]["ports"]
+    assert (vault["targetPort"], vault["port"]) == ("vault", settings.listen.vault.port)
     (admin,) = one("Service", "contacts-admin")["spec"]["ports"]
     assert (admin["targetPort"], admin["port"]) == ("admin", settings.listen.admin.port)
     annotations = one("Service", "contacts-admin")["metadata"]["annotations"]
@@ -147,6 +150,7 @@ def test_every_selector_finds_the_pod():
     labels = POD["metadata"]["labels"].items()
     selectors = [
         one("Service", "contacts")["spec"]["selector"],
+        one("Service", "contacts-vault")["spec"]["selector"],
         one("Service", "contacts-admin")["spec"]["selector"],
         one("StatefulSet", "contacts")["spec"]["selector"]["matchLabels"],
         one("PodDisruptionBudget", "contacts")["spec"]["selector"]["matchLabels"],
@@ -159,7 +163,7 @@ def test_the_application_is_reached_through_the_sidecar_alone():
     variables = {variable["name"]: variable["value"] for variable in CONTAINERS["web-app"]["env"]}
     assert variables["HOST"] == "127.0.0.1"
     policy = one("NetworkPolicy", "contacts")["spec"]
-    assert {port["port"] for rule in policy["ingress"] for port in rule["ports"]} == {"proxy", "admin"}
+    assert {port["port"] for rule in policy["ingress"] for port in rule["ports"]} == {"proxy", "vault", "admin"}
     assert all(rule["from"] for rule in policy["ingress"])
     assert set(policy["policyTypes"]) == {"Ingress", "Egress"}
     assert {port["port"] for rule in policy["egress"] for port in rule["ports"]} == {53}
@@ -218,4 +222,4 @@ def test_user_and_folders_agree_with_the_image(settings):
     assert f"USER {user}:{POD['spec']['securityContext']['runAsGroup']}\n" in image
     assert f"VOLUME {settings.data}\n" in image
     assert f"DOMICILE__RULES={settings.rules} " in image
-    assert f"EXPOSE {settings.listen.proxy.port}\n" in image
+    assert f"EXPOSE {settings.listen.proxy.port} {settings.listen.vault.port}\n" in image

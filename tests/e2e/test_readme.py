@@ -27,7 +27,7 @@ from tests.support.tree import ROOT
 
 README = (ROOT / "README.md").read_text("utf-8")
 OWN, RULE = "Put it before your own application", "Write a rule"
-FREE = {"DOMICILE__LISTEN__PROXY": "127.0.0.1:0", "DOMICILE__LISTEN__ADMIN": "127.0.0.1:0"}
+FREE = {f"DOMICILE__LISTEN__{name}": "127.0.0.1:0" for name in ("PROXY", "VAULT", "ADMIN")}
 
 
 def block(heading: str, language: str) -> str:

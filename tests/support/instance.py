@@ -24,6 +24,7 @@ class Instance:
     environment: dict[str, str] = field(default_factory=dict)
     process: asyncio.subprocess.Process | None = None
     proxy: str = ""
+    vault: str = ""
     admin: str = ""
     log: bytearray = field(default_factory=bytearray)
     _reader: asyncio.Task[None] | None = None
@@ -43,12 +44,13 @@ class Instance:
             "DOMICILE__DATA": str(self.data),
             "DOMICILE__RULES": str(self.rules),
             "DOMICILE__LISTEN__PROXY": "127.0.0.1:0",
+            "DOMICILE__LISTEN__VAULT": "127.0.0.1:0",
             "DOMICILE__LISTEN__ADMIN": "127.0.0.1:0",
             **self.environment,
         }
 
     async def start(self) -> None:
-        """Start and wait until both listeners are open; ``VaultError`` with the log when it ends instead."""
+        """Start and wait until all listeners are open; ``VaultError`` with the log when it ends instead."""
         self._listening.clear()
         self.process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -74,8 +76,8 @@ class Instance:
             event = parsed(line)
             if event.get("event") == "listening":
                 found[event["listener"]] = "http://" + event["address"]
-                if {"proxy", "admin"} <= found.keys():
-                    self.proxy, self.admin = found["proxy"], found["admin"]
+                if {"proxy", "vault", "admin"} <= found.keys():
+                    self.proxy, self.vault, self.admin = found["proxy"], found["vault"], found["admin"]
                     self._listening.set()
 
     def events(self, name: str) -> list[dict[str, Any]]:

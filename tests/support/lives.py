@@ -132,6 +132,7 @@ class Installation:
             "DOMICILE__DATA": str(self.data),
             "DOMICILE__RULES": str(self.rules),
             "DOMICILE__LISTEN__PROXY": "127.0.0.1:0",
+            "DOMICILE__LISTEN__VAULT": "127.0.0.1:0",
             "DOMICILE__LISTEN__ADMIN": "127.0.0.1:0",
             **self.environment,
         }

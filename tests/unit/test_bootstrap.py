@@ -38,6 +38,7 @@ def settings(tmp_path: Path) -> Settings:
             "DOMICILE__DATA": str(tmp_path / "data"),
             "DOMICILE__RULES": str(tmp_path / "rules.yaml"),
             "DOMICILE__LISTEN__PROXY": "127.0.0.1:0",
+            "DOMICILE__LISTEN__VAULT": "127.0.0.1:0",
             "DOMICILE__LISTEN__ADMIN": "127.0.0.1:0",
         },
     )
@@ -277,10 +278,14 @@ async def test_a_running_instance_listens_answers_and_closes(settings, lines):
         text = await measured(started.admin, caller)
         async with caller.get(f"http://{started.proxy}/people/1") as answer:
             assert (answer.status, (await answer.json())["code"]) == (502, "upstream_unreachable")
-        addresses = {"admin": started.admin, "proxy": started.proxy}
+        async with caller.get(f"http://{started.interface}/docs") as answer:
+            assert answer.status == 200
+        async with caller.post(f"http://{started.interface}/api/find", json={"schema": "person"}) as answer:
+            assert answer.status == 401
+        addresses = {"admin": started.admin, "proxy": started.proxy, "vault": started.interface}
     assert "domicile_vault_writer_queue 0.0" in text
     assert {line["listener"]: line["address"] for line in lines() if line["event"] == "listening"} == addresses
-    assert len([line for line in lines() if line["event"] == "listening"]) == 2
+    assert len([line for line in lines() if line["event"] == "listening"]) == 3
     async with aiohttp.ClientSession() as caller:
         for address in addresses.values():
             with pytest.raises(aiohttp.ClientConnectorError):

@@ -1,10 +1,11 @@
 """The application behind the vault listener: the routes of the one table, and the one place that catches everything."""
 
 import asyncio
+from time import perf_counter
 from typing import Any, Final, cast
 
 from aiohttp import web
-from aiohttp.typedefs import Handler
+from aiohttp.typedefs import Handler, Middleware
 from aiohttp.web_protocol import RequestHandler
 
 from proxy.errors import Code, VaultError
@@ -30,7 +31,7 @@ _FAILED: Final = VaultError(Code.INTERNAL, "The vault failed; its log names the 
 def vault_app(services: Services, operations: tuple[Operation, ...] = OPERATIONS) -> web.Application:
     """The interface as an application; ``operations`` are those of the table unless a test has its own."""
     services.operations = operations
-    app = web.Application(middlewares=[_outermost], client_max_size=services.body_limit)
+    app = web.Application(middlewares=[_watched(services), _outermost], client_max_size=services.body_limit)
     for operation in operations:
         handler = serve(operation, services)
         app.router.add_route(operation.method, operation.path, handler)
@@ -39,6 +40,20 @@ def vault_app(services: Services, operations: tuple[Operation, ...] = OPERATIONS
         if operation.path.startswith(_API):
             app.router.add_route(operation.method, _ALIAS + operation.path.removeprefix(_API), handler)
     return app
+
+
+def _watched(services: Services) -> Middleware:
+    """Counts every request that reached an operation."""
+
+    @web.middleware
+    async def watched(request: web.Request, handler: Handler) -> web.StreamResponse:
+        began = perf_counter()
+        response = await handler(request)
+        if (operation := request.get(OPERATION)) is not None:
+            services.observe(operation.name, response.status, perf_counter() - began)
+        return response
+
+    return watched
 
 
 @web.middleware

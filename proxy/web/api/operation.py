@@ -17,6 +17,10 @@ from proxy.vault.catalog import Catalog
 from proxy.web.peers import Trusted
 
 
+def _unobserved(_operation: str, _status: int, _seconds: float) -> None:
+    """Nobody counts."""
+
+
 class Takes(enum.Enum):
     """What the body of a request has to be."""
 
@@ -60,6 +64,7 @@ class Services:
     trusted: Trusted  #: whose forwarding fields tell where a caller is
     country: str  #: lower-case ISO code; the one country of this instance
     limits: Limits = DEFAULTS
+    observe: Callable[[str, int, float], None] = _unobserved  #: operation, status, seconds: after each request
     operations: "tuple[Operation, ...]" = ()  #: the table that is served, for the document
     on_existing: Literal["refuse", "update"] = "refuse"  #: what a create does with a key that is used
 

@@ -13,9 +13,12 @@ from multidict import CIMultiDict
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.access import Principal
+from proxy.telemetry import logs
 from proxy.web.api import bodies
 from proxy.web.api.access import not_admin
 from proxy.web.api.operation import Access, Answer, Call, Operation, Services, Takes
+
+_log = logs.logger("web")
 
 #: The operation that a request reached, for the error table; set before anything can fail.
 OPERATION: Final = web.RequestKey("operation", Operation)
@@ -108,6 +111,14 @@ async def _stream(request: web.Request, answer: Answer, headers: CIMultiDict[str
             async for piece in stream:
                 await response.write(piece)
         await response.write_eof()
+    except (ConnectionError, asyncio.CancelledError):
+        raise  # nobody reads any more
+    except Exception:  # after the head nothing else can be answered: the connection breaks, so that it shows
+        if not response.prepared:
+            raise
+        _log.exception("an answer broke off", operation=request[OPERATION].name)
+        if request.transport is not None:
+            request.transport.abort()
     finally:
         if (close := getattr(stream, "aclose", None)) is not None:
             await close()  # a reader that went away must not leave a file open

@@ -36,6 +36,7 @@ def test_without_file_and_variables_the_defaults_hold(elsewhere):
     assert settings.limits.held == 256 * 2**20
     assert (settings.limits.body, settings.limits.batch, settings.limits.find) == (4 * 2**20, 100, 1000)
     assert settings.models.on_existing == "refuse"
+    assert (settings.history.keep, settings.history.keep_deleted) == (30 * 86_400_000, False)
     assert (settings.upstream.connect, settings.upstream.total, settings.upstream.connections) == (5_000, 0, 256)
 
 
