@@ -7,7 +7,7 @@ or given a new secret has no valid token from that moment on.
 
     Clients      who there is; sealed notes of the store, and all of them in memory
     Passwords    argon2id off the event loop; the same work whether a client exists or not
-    SigningKeys  Ed25519, sealed, a new one each day; older ones verify until their tokens have ended
+    SigningKeys  ES256, sealed, a new one each day; older ones verify until their tokens have ended
     Tokens       makes and checks tokens; a token seen before costs microseconds
     Audiences    which addresses are ours
     Throttle     slows down who guesses

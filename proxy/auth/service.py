@@ -106,7 +106,7 @@ class TokenService:
             "introspection_endpoint_auth_methods_supported": [*methods, "Bearer"],
             "jwks_uri": issuer + KEYS_PATH,
             "grant_types_supported": [GRANT],
-            "response_types_supported": [],
+            "response_types_supported": ["none"],  # required, and never empty (RFC 8414, sections 2 and 3.2)
         }
 
     def jwks(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Signatures of tokens: JSON Web Signature (RFC 7515) in its compact form with Ed25519 (RFC 8032, RFC 8037).
+"""Signatures of tokens: JSON Web Signature (RFC 7515) in its compact form with ES256, ECDSA over P-256 (RFC 7518, section 3.4).
 
-Ed25519 has one valid signature for a key and a message, and draws no random number that could go wrong. The algorithm
-is fixed on this side: what a token's header says is compared, never followed (RFC 8725, sections 3.1 and 3.2).
+ES256 is the signature that every library for tokens verifies; the name that Ed25519 goes by in most of them was withdrawn
+(RFC 9864). The algorithm is fixed on this side: what a token's header says is compared, never followed (RFC 8725, section 3.1).
 """
 
 import base64
@@ -11,28 +11,32 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import jwt
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from proxy.crypto.secret import Secret
 
-ALGORITHM: Final = "EdDSA"
+ALGORITHM: Final = "ES256"
 SEED_BYTES: Final = 32
 
 #: Longer than any token that is made here; more is not looked at.
 _LONGEST: Final = 4096
 
+_CURVE: Final = ec.SECP256R1()
+
 _jws = jwt.PyJWS(algorithms=[ALGORITHM])
 
 
 class SigningKey(Secret):
-    """One Ed25519 key. ``kid`` is its thumbprint (RFC 7638) and not secret; ``jwk`` its public half (RFC 8037)."""
+    """One key. ``kid`` is its thumbprint (RFC 7638) and not secret; ``jwk`` its public half (RFC 7518, section 6.2)."""
 
     __slots__ = ("_private", "_public", "jwk", "kid")
 
     def __init__(self, seed: bytes) -> None:
-        self._private = Ed25519PrivateKey.from_private_bytes(seed)
+        self._private = ec.derive_private_key(int.from_bytes(seed, "big"), _CURVE)
         self._public = self._private.public_key()
-        named = {"crv": "Ed25519", "kty": "OKP", "x": _text(self._public.public_bytes_raw())}
+        point = self._public.public_numbers()
+        x, y = (_text(number.to_bytes(SEED_BYTES, "big")) for number in (point.x, point.y))
+        named = {"crv": "P-256", "kty": "EC", "x": x, "y": y}
         spelled = json.dumps(named, separators=(",", ":"), sort_keys=True)
         self.kid = _text(hashlib.sha256(spelled.encode()).digest())
         self.jwk: dict[str, Any] = {**named, "kid": self.kid, "use": "sig", "alg": ALGORITHM}
@@ -40,11 +44,11 @@ class SigningKey(Secret):
     @classmethod
     def create(cls) -> "SigningKey":
         """A fresh random key."""
-        return cls(Ed25519PrivateKey.generate().private_bytes_raw())
+        return cls(_seed(ec.generate_private_key(_CURVE)))
 
     def seed(self) -> bytes:
         """The 32 secret bytes, to be sealed."""
-        return self._private.private_bytes_raw()
+        return _seed(self._private)
 
     def sign(self, payload: bytes, kind: str) -> str:
         """The payload as a signed token of that ``typ``."""
@@ -76,6 +80,10 @@ def signed_by(token: str, keys: Mapping[str, SigningKey], kind: str) -> bytes:
     if key is None:
         raise ValueError("the token was signed with a key that is not in use")
     return key.payload(token)
+
+
+def _seed(private: ec.EllipticCurvePrivateKey) -> bytes:
+    return private.private_numbers().private_value.to_bytes(SEED_BYTES, "big")
 
 
 def _text(raw: bytes) -> str:

@@ -181,7 +181,7 @@ async def test_the_metadata_has_what_rfc_8414_requires():
         assert told["jwks_uri"] == f"{HERE}/oauth2/jwks"
         assert told["introspection_endpoint"] == f"{HERE}/oauth2/introspect"
         assert told["grant_types_supported"] == ["client_credentials"]
-        assert told["response_types_supported"] == []
+        assert told["response_types_supported"] == ["none"]
 
 
 async def test_the_published_keys_are_public():
