@@ -94,8 +94,8 @@ class Planner:
 
     def index_of(self, column: str) -> str | None:
         """The index that has every row in the order of that column."""
-        if column in ("@created_at", "@updated_at"):
-            return f"i{column[1]}_{self._table}"
+        if column == "@created_at":
+            return f"ic_{self._table}"
         whole = self._types.get(column) not in (None, ColumnType.HASH)
         return f'"ix_{self._table}.{column}"' if whole else None
 
@@ -148,7 +148,7 @@ class Planner:
                 return None
             if part.column in ("@rid", "@key"):
                 return len(part.values)
-        if part.column == "@version":
+        if part.column in ("@version", "@updated_at"):
             return None
         text, values = condition(part, self._table)
         few = self.count(f"SELECT 1 FROM r_{self._table} AS r WHERE {text}", values, NARROW)

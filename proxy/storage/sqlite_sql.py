@@ -169,8 +169,8 @@ def create(layout: Layout) -> list[str]:
         f"CREATE UNIQUE INDEX ik_{table} ON r_{table} (key) WHERE key IS NOT NULL",
         f"CREATE INDEX ip_{table} ON r_{table} (updated_at) WHERE state = 1",
         f"CREATE INDEX ie_{table} ON r_{table} (expires_at) WHERE expires_at IS NOT NULL",
+        # None by their last update: it would be moved with every write, for an order that one look at all rows gives too.
         f"CREATE INDEX ic_{table} ON r_{table} (created_at)",
-        f"CREATE INDEX iu_{table} ON r_{table} (updated_at)",
         staged,
         f"CREATE INDEX is_{table} ON s_{table} (rid)",
         f"CREATE INDEX ia_{table} ON s_{table} (at)",

@@ -18,8 +18,9 @@ from tests.support.rows import LAYOUT, TABLE, h
 WRITER = """
 import asyncio, sys
 from proxy.storage import open_store, sqlite_file
-from proxy.storage.changes import Bind, Release
-from tests.support.rows import LAYOUT, TABLE, h, insert
+from proxy.storage.changes import Attach, Bind, Detach, Keep, Release, Remember, Replace
+from proxy.storage.rows import File, Reply
+from tests.support.rows import LAYOUT, TABLE, h, insert, row
 
 sqlite_file._WRITING += ("PRAGMA wal_autocheckpoint = 20",)
 
@@ -29,7 +30,12 @@ async def main(uri, first):
     async def write(number):
         for rid in range(first + number, first + 10**6, 16):
             await store.commit(TABLE, [insert(rid, hashes=(h("s"),), unique=(h(rid),))])
-            await store.commit(TABLE, [Release(h("k"), rid, rid), Bind(rid, h("k"), b"sealed", rid)])
+            await store.commit(TABLE, [Release(h("k"), rid, rid), Bind(rid, h("k"), b"sealed", rid), Keep(rid)])
+            file = File(h(f"f{rid}"), rid, h("name"), f"object {rid}", 1, rid, rid, b"")
+            reply = Remember(Reply(h(f"i{rid}"), 2**62, b"", b""), 1)
+            await store.commit(TABLE, [Replace(row(rid)._replace(version=2), 1), Attach(file), reply])
+            if rid % 2:
+                await store.commit(TABLE, [Detach(rid, file.file_id)])
             print(rid, flush=True)
     await asyncio.gather(*(write(number) for number in range(16)))
 
@@ -106,6 +112,17 @@ async def everything_is_there(path: Path, acknowledged: set[int]) -> None:
     rids = sorted(acknowledged)
     assert (await store.rows(TABLE, rids)).keys() == acknowledged
     assert await store.by_tokens(TABLE, [h(rid) for rid in rids]) == {h(rid): (rid,) for rid in rids}
+    for rid in rids:
+        assert await store.reply(TABLE, h(f"i{rid}"), 0) is not None
+    past, total = await store.past(TABLE, h("k"), 10**6, 0)
+    assert acknowledged <= {one.rid for one in past}
+    assert total == len(past)
+    changed = {one.rid for one in await store.scan(TABLE, 0, 10**6) if one.version == 2}
+    held = {file.rid for file in await store.file_scan(TABLE, b"", 10**6)}
+    doomed = {int(name.split()[1]) for name in await store.doomed(10**6)}
+    assert held | doomed == changed, "a file comes with the change it belongs to, and goes into the list of doomed ones"
+    assert held & doomed == set()
+    assert {rid for rid in acknowledged if rid % 2} <= doomed
     holder = (await store.by_keys(TABLE, [h("k")]))[h("k")]
     rows, pending, _ = await store.count(TABLE)
     assert rows - pending == 1, "one row holds the key, every other one lost it in the same transaction"

@@ -1,6 +1,6 @@
 """Format 2: past versions, files and replies beside the rows of every schema, and objects that nothing names any more.
 
-Rows are found in the order of their creation and of their last update as well.
+Rows are found in the order of their creation as well.
 """
 
 from sqlite3 import Connection
@@ -29,7 +29,6 @@ def _beside(table: str) -> list[str]:
     )
     return [
         f"CREATE INDEX ic_{table} ON r_{table} (created_at)",
-        f"CREATE INDEX iu_{table} ON r_{table} (updated_at)",
         past,
         f"CREATE UNIQUE INDEX hr_{table} ON h_{table} (rid, version)",
         f"CREATE INDEX hk_{table} ON h_{table} (key, at, version, rid)",

@@ -96,7 +96,7 @@ def test_rows_are_walked_in_indexes_that_have_all_of_them(connection: sqlite3.Co
     planner = Planner(connection, LAYOUT, 5)
     names = ("city", "@created_at", "@updated_at", "email", "@version", "@expires_at", "")
     assert [planner.index_of(name) for name in names] == [
-        f'"ix_{TABLE}.city"', f"ic_{TABLE}", f"iu_{TABLE}", None, None, None, None,
+        f'"ix_{TABLE}.city"', f"ic_{TABLE}", None, None, None, None, None,
     ]  # fmt: skip
     assert planner.next_value("r.x_city", None) == "c0"
     assert planner.next_value("r.x_city", "c0") == "c1"

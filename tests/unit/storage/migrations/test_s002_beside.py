@@ -42,6 +42,6 @@ def test_a_store_of_format_1_becomes_what_a_new_one_is() -> None:
     migrate(new)
     make(new, Layout("old", ()))
     assert schema(old) == schema(new)
-    assert old.execute("SELECT rid FROM r_old INDEXED BY iu_old WHERE updated_at = 6").fetchall() == [(1,)]
+    assert old.execute("SELECT rid FROM r_old INDEXED BY ic_old WHERE created_at = 5").fetchall() == [(1,)]
     old.close()
     new.close()

@@ -1,0 +1,238 @@
+"""The contract of questions over every engine: what is found, in which order, what is counted and added up."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from proxy.errors import Code, VaultError
+from proxy.storage import ENGINES, open_store
+from proxy.storage.base import Store
+from proxy.storage.changes import Insert, Reindex, Remove
+from proxy.storage.query import (
+    ALWAYS,
+    All,
+    Any,
+    Compare,
+    Compared,
+    Func,
+    Group,
+    Grouping,
+    Holds,
+    Indexed,
+    Is,
+    Metric,
+    Order,
+    Select,
+    Where,
+)
+from proxy.storage.rows import Cell
+from tests.conformance.test_storage import PLACES
+from tests.support.rows import LAYOUT, TABLE, h, insert, live, row
+
+NOW = 1_000
+
+#: mail, city, visits, balance of rows 1, 2 ...
+CELLS: tuple[tuple[Cell, ...], ...] = (
+    (h("a"), "Umeå", 5, "1.5"),
+    (h("b"), "umea", -3, "-0.0001"),
+    (None, None, None, None),
+    (h("a"), "STRASSE 1", 2**63 - 1, "999999999999.9999"),
+    (h("c"), "Straße 2", 2**63 - 1, "999999999999.9999"),
+    (h("c"), "", 0, "0"),
+)
+
+
+@pytest.fixture(params=ENGINES)
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    """Six rows that are shown, one that waits, one that has expired, one that is about to."""
+    opened = await open_store(PLACES[request.param].format(folder=tmp_path))
+    await opened.ensure(LAYOUT)
+    shown = [live(rid, rid, at=100 - rid)._replace(cells=cells) for rid, cells in enumerate(CELLS, 1)]
+    shown[1] = shown[1]._replace(expires_at=NOW + 1, version=2)
+    hidden = [row(90, cells=CELLS[0]), live(91, 91)._replace(expires_at=NOW, cells=CELLS[0])]
+    await opened.commit(TABLE, [Insert(one, (h("t"), h(one.rid))) for one in (*shown, *hidden)])
+    await opened.commit(TABLE, [Reindex(4, drop=(h("t"),))])
+    yield opened
+    await opened.close()
+
+
+async def found(store: Store, where: Where, *order: Order) -> list[int]:
+    page = await store.select(TABLE, Select(where, NOW, order))
+    assert page.total == len(page.rows)
+    return [one.rid for one in page.rows]
+
+
+@pytest.mark.parametrize(
+    ("where", "rids"),
+    [
+        (ALWAYS, [1, 2, 3, 4, 5, 6]),
+        (Any(()), []),
+        (Is("city", ("umea", "")), [2, 6]),
+        (Is("city", ("umea", None)), [2, 3]),
+        (Is("city", ("umea",), negated=True), [1, 3, 4, 5, 6]),
+        (Is("city", ("umea", None), negated=True), [1, 4, 5, 6]),
+        (Is("city", ()), []),
+        (Is("city", (), negated=True), [1, 2, 3, 4, 5, 6]),
+        (Is("email", (h("a"),)), [1, 4]),
+        (Is("email", (None,)), [3]),
+        (Is("balance", ("1.50", 0)), [1, 6]),
+        (Is("@key", (h(2), h(91), h("none"))), [2]),
+        (Is("@rid", (6, 1, 90)), [1, 6]),
+        (Is("@version", (2,)), [2]),
+        (Is("@expires_at", (None,)), [1, 3, 4, 5, 6]),
+        (Compared("visits", Compare.GT, 0), [1, 4, 5]),
+        (Compared("visits", Compare.LTE, 0), [2, 6]),
+        (Compared("visits", Compare.GTE, 2**63 - 1), [4, 5]),
+        (Compared("balance", Compare.LT, "0"), [2]),
+        (Compared("balance", Compare.GTE, "999999999999.9999"), [4, 5]),
+        (Compared("city", Compare.GT, "Ume"), [1, 2]),
+        (Compared("visits", Compare.LT, None), []),
+        (Holds("city", "strasse"), [4, 5]),
+        (Holds("city", "å"), [1]),
+        (Holds("city", ""), [1, 2, 4, 5, 6]),
+        (Holds("city", "strasse", negated=True), [1, 2, 3, 6]),
+        (Indexed((h("t"),)), [1, 2, 3, 5, 6]),
+        (Indexed((h("t"), h(5))), [5]),
+        (Indexed((h("t"), h(5)), negated=True), [1, 2, 3, 4, 6]),
+        (Indexed((h("none"),)), []),
+        (Indexed(()), [1, 2, 3, 4, 5, 6]),
+        (All((Is("email", (h("a"), h("c"))), Indexed((h("t"),)), Compared("visits", Compare.GT, 0))), [1, 5]),
+        (Any((Is("email", (h("b"),)), All((Holds("city", "2"), Indexed((h(5),)))))), [2, 5]),
+    ],
+)
+async def test_rows_that_hold_are_found(store: Store, where: Where, rids: list[int]) -> None:
+    assert await found(store, where) == rids
+
+
+@pytest.mark.parametrize(
+    ("order", "rids"),
+    [
+        ((), [1, 2, 3, 4, 5, 6]),
+        ((Order("city"),), [3, 6, 4, 5, 1, 2]),
+        ((Order("city", descending=True),), [2, 1, 5, 4, 6, 3]),
+        ((Order("visits", descending=True),), [4, 5, 1, 6, 2, 3]),
+        ((Order("visits"), Order("@created_at")), [3, 2, 6, 1, 5, 4]),
+        ((Order("balance"), Order("@rid", descending=True)), [3, 2, 6, 1, 5, 4]),
+        ((Order("@created_at"),), [6, 5, 4, 3, 2, 1]),
+        ((Order("@expires_at", descending=True), Order("@updated_at")), [2, 6, 5, 4, 3, 1]),
+    ],
+)
+async def test_rows_come_in_the_order_that_is_asked(store: Store, order: tuple[Order, ...], rids: list[int]) -> None:
+    assert await found(store, ALWAYS, *order) == rids
+    pages = [(await store.select(TABLE, Select(ALWAYS, NOW, order, 2, at))).rows for at in range(0, 8, 2)]
+    assert [one.rid for page in pages for one in page] == rids
+
+
+async def test_rows_come_whole_and_are_counted_where_somebody_asks(store: Store) -> None:
+    page = await store.select(TABLE, Select(Is("city", ("Umeå", "umea")), NOW, limit=1))
+    assert page == ([(await store.rows(TABLE, [1]))[1]], 2)
+    assert await store.select(TABLE, Select(ALWAYS, NOW, limit=0)) == ([], 6)
+    assert await store.select(TABLE, Select(ALWAYS, NOW, limit=0, counted=False)) == ([], 0)
+    assert await store.select(TABLE, Select(ALWAYS, NOW, limit=9, offset=9)) == ([], 6)
+
+
+async def test_long_lists_of_ids_are_answered(store: Store) -> None:
+    assert await found(store, Is("@rid", tuple(range(2, 100_002)))) == [2, 3, 4, 5, 6]
+    assert await found(store, Is("@rid", tuple(range(2, 100_002)), negated=True)) == [1]
+
+
+async def test_scan_walks_rows_of_any_state(store: Store) -> None:
+    assert [one.rid for one in await store.scan(TABLE, 0, 3)] == [1, 2, 3]
+    assert [one.rid for one in await store.scan(TABLE, 5, 9)] == [6, 90, 91]
+    assert await store.scan(TABLE, 91, 9) == []
+    assert (await store.scan(TABLE, 6, 1))[0] == (await store.rows(TABLE, [90]))[90]
+
+
+# ---------------------------------------------------------------- groups
+
+COUNT = Metric(Func.COUNT)
+
+
+async def test_figures_of_all_rows(store: Store) -> None:
+    metrics = (
+        COUNT, Metric(Func.COUNT, "city"), Metric(Func.SUM, "visits"), Metric(Func.MIN, "visits"),
+        Metric(Func.MAX, "visits"), Metric(Func.SUM, "balance"), Metric(Func.MIN, "balance"),
+    )  # fmt: skip
+    (group,) = await store.aggregate(TABLE, Grouping(ALWAYS, NOW, (), metrics, 10))
+    figures = (6, 5, 2 * (2**63 - 1) + 2, -3, 2**63 - 1, 2 * (10**16 - 1) + 15_000 - 1, -1)
+    assert group == Group((), figures, 1)
+
+
+async def test_without_rows_there_is_one_group_without_keys_and_none_with_them(store: Store) -> None:
+    metrics = (COUNT, Metric(Func.COUNT, "city"), Metric(Func.SUM, "visits"), Metric(Func.MIN, "visits"))
+    query = Grouping(Any(()), NOW, (), metrics, 10)
+    assert await store.aggregate(TABLE, query) == [Group((), (0, 0, 0, None), 0)]
+    assert await store.aggregate(TABLE, query._replace(keys=("city",))) == []
+    (nothing,) = await store.aggregate(TABLE, query._replace(where=Is("@rid", (3,)), keys=("city",)))
+    assert nothing == Group((None,), (1, 0, 0, None), 3)
+
+
+async def test_groups_are_ascending_and_go_on_after_the_last_one(store: Store) -> None:
+    query = Grouping(ALWAYS, NOW, ("email", "visits"), (COUNT,), 2)
+    groups: list[Group] = []
+    while page := await store.aggregate(TABLE, query):
+        assert len(page) <= 2
+        groups += page
+        query = query._replace(after=page[-1].keys)
+    assert [group.keys for group in groups] == [
+        (None, None), (h("a"), 5), (h("a"), 2**63 - 1), (h("b"), -3), (h("c"), 0), (h("c"), 2**63 - 1),
+    ]  # fmt: skip
+    assert [group.rid for group in groups] == [3, 1, 4, 2, 6, 5]
+
+
+async def test_keys_of_decimals_count_ten_thousandths(store: Store) -> None:
+    query = Grouping(Compared("balance", Compare.GT, "0"), NOW, ("balance",), (COUNT,), 10)
+    assert await store.aggregate(TABLE, query) == [Group((15_000,), (1,), 1), Group((10**16 - 1,), (2,), 4)]
+    assert await store.aggregate(TABLE, query._replace(after=(15_000,))) == [Group((10**16 - 1,), (2,), 4)]
+
+
+# ---------------------------------------------------------------- at the same time
+
+
+async def test_a_question_sees_every_commit_that_has_returned(store: Store) -> None:
+    for number in range(10):
+        await store.commit(TABLE, [Insert(live(200 + number, 200 + number)._replace(cells=CELLS[0]))])
+        assert len(await found(store, Is("city", ("Umeå",)))) == number + 2
+        await store.commit(
+            TABLE, [Remove(200 + number), Insert(live(300 + number, 300 + number)._replace(cells=CELLS[0]))]
+        )
+
+
+async def test_total_and_rows_belong_to_one_state(store: Store) -> None:
+    async def write() -> None:
+        for rid in range(1000, 1060):
+            await store.commit(TABLE, [Insert(live(rid, rid)._replace(cells=CELLS[0]))])
+
+    async def ask() -> None:
+        while not writing.done():
+            page = await store.select(TABLE, Select(Is("city", ("Umeå",)), NOW, (Order("visits"),)))
+            assert page.total == len(page.rows)
+            await asyncio.sleep(0)
+
+    writing = asyncio.ensure_future(write())
+    await asyncio.gather(writing, ask(), ask(), ask())
+
+
+async def test_callers_that_give_up_harm_nobody(store: Store) -> None:
+    tasks = [asyncio.ensure_future(store.select(TABLE, Select(Holds("city", "s"), NOW))) for _ in range(20)]
+    await asyncio.sleep(0)
+    for task in tasks[::2]:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert await found(store, Is("city", ("Umeå",))) == [1]
+    await store.commit(TABLE, [insert(500)])
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        Select(Is("nowhere", ()), 0), Select(ALWAYS, 0, (Order("nowhere"),)), Select(Is("visits", ("5",)), 0),
+        Grouping(ALWAYS, 0, ("nowhere",), (), 1), Grouping(ALWAYS, 0, (), (Metric(Func.SUM, "city"),), 1),
+    ],
+)  # fmt: skip
+async def test_what_no_column_can_answer_is_refused(store: Store, query: Select | Grouping) -> None:
+    with pytest.raises(VaultError) as caught:
+        await (store.select(TABLE, query) if isinstance(query, Select) else store.aggregate(TABLE, query))
+    assert caught.value.code is Code.INTERNAL
