@@ -75,7 +75,7 @@ def _records(instance: remote.Remote, schema: str, bar: Progress, count: list[in
             yield {name: value for name, value in record.items() if name not in _OF_THE_SERVICE}
         count[0] += len(told.content["data"])
         bar.update(len(told.content["data"]))
-        if "next" not in told.content["meta"]:
+        if told.content["meta"].get("next") is None:
             return
         following = "&next=" + urllib.parse.quote(told.content["meta"]["next"], safe="")
 

@@ -50,7 +50,7 @@ class NoSchemas:
 def services(**given: Any) -> Services:
     """Services of a test; what it does not give is not there."""
     made = {"catalog": NoSchemas(), "access": access, "once": once, "body_limit": 4096, "country": "se"}
-    auth = {"auth": cast(Any, None), "trusted": Trusted(())}
+    auth = {"auth": cast(Any, None), "trusted": Trusted(()), "functions": cast(Any, None)}
     return Services(**{**made, **auth, **given})
 
 

@@ -20,6 +20,7 @@ from proxy.web.api.operation import Services
 from proxy.web.api.repeating import repeating
 from tests.support.api import Client, access, services, serving
 from tests.support.auth import Office, office
+from tests.support.resident import resident
 
 #: The engines that every case of the interface runs on.
 ENGINES = ("memory", "sqlite")
@@ -59,7 +60,7 @@ async def world(folder: Path, engine: str = "memory", *, tokens: bool = False, *
             auth=here.service,
             access=bearer(here.service.tokens) if tokens else access,
             once=repeating(Replies(), await system_collection(vault)),
-            **{"body_limit": 4 * 2**20, **given},
+            **{"body_limit": 4 * 2**20, "functions": await stack.enter_async_context(resident()), **given},
         )
         client = await stack.enter_async_context(serving(made))
         yield World(client, made, store, vault, catalog, clock, here)

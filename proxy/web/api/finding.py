@@ -4,6 +4,7 @@ from typing import Any
 
 from proxy.model.filters import read_aggregate, read_find
 from proxy.vault.aggregate import aggregate
+from proxy.vault.export import export
 from proxy.vault.find import Found, find
 from proxy.vault.history import history
 from proxy.vault.records import Records
@@ -39,6 +40,20 @@ async def aggregate_records(call: Call) -> Answer:
     result = await aggregate(records, wanted, call.principal.client, limits)
     groups = [{"group": {"keys": group.keys}, "metrics": group.metrics} for group in result.groups]
     return wire.answer(200, {"data": groups, "meta": {"next": result.next}})
+
+
+async def export_records(call: Call) -> Answer:
+    """All records, page by page, while others write."""
+    records = records_of(call)
+    limits = call.services.limits
+    limit = shapes.number(call, "limit", limits.find_default, 1, limits.find_maximum)
+    result = await export(records, call.query.get("next"), limit, call.principal.client)
+    primary = records.primary.name if records.primary is not None else None
+    shown = [wire.found(record, records.name, primary) for record in result.records]
+    meta: dict[str, Any] = {"count": len(shown), "next": result.next}
+    if result.unreadable:
+        meta["unreadable"] = result.unreadable
+    return wire.answer(200, {"data": shown, "meta": meta})
 
 
 async def record_history(call: Call) -> Answer:

@@ -9,6 +9,7 @@ from aiohttp import web
 
 from proxy.auth.service import TokenService
 from proxy.errors import VaultError
+from proxy.functions.runner import Runner
 from proxy.model.access import Principal
 from proxy.model.limits import DEFAULTS, Limits
 from proxy.model.record import Record
@@ -65,6 +66,7 @@ class Services:
     country: str  #: lower-case ISO code; the one country of this instance
     limits: Limits = DEFAULTS
     observe: Callable[[str, int, float], None] = _unobserved  #: operation, status, seconds: after each request
+    functions: Runner  #: resident functions, and what runs them
     operations: "tuple[Operation, ...]" = ()  #: the table that is served, for the document
     on_existing: Literal["refuse", "update"] = "refuse"  #: what a create does with a key that is used
 

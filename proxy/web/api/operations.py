@@ -6,7 +6,7 @@ A line is a promise: the statuses are those of the interface specification, oper
 
 from typing import Final
 
-from proxy.web.api import about, clients, finding, models, schemas, tokens
+from proxy.web.api import about, clients, finding, functions, models, schemas, tokens
 from proxy.web.api.operation import Access, Operation, Takes
 
 _FORM, _NOTHING = Takes.FORM, Takes.NOTHING
@@ -21,6 +21,8 @@ _FIND: Final = (400, 401, 409, 413, 415, 422, 429)
 _DELETE: Final = (400, 401, 404, 409, 429)
 _DELETE_MANY: Final = (400, 401, 404, 409, 413, 415, 422, 429)
 _HISTORY: Final = (400, 401, 404, 409, 422)
+_EXPORT: Final = (400, 401, 409, 422)
+_CALL: Final = (400, 401, 413, 415, 429)
 _MIGRATE: Final = (400, 401, 404, 409, 422, 429)
 _CLIENTS: Final = (400, 401, 403)
 _SCHEMA: Final = "/api/schemas/{schema}"
@@ -40,6 +42,9 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("find_direct", "POST", "/api/find", finding.find_direct, 200, _FIND, reads=True),
     Operation("sf_find", "POST", "/sf/find", finding.find_direct, 200, _FIND, reads=True),
     Operation("sf_find_ids", "POST", "/sf/find-ids", finding.find_ids, 200, _FIND, reads=True),
+    Operation("export_records", "GET", _MODEL + "/export", finding.export_records, 200, _EXPORT, _NOTHING, query=("limit", "next")),
+    Operation("list_functions", "GET", "/api/functions", functions.listing, 200, (400, 401), _NOTHING),
+    Operation("call_function", "POST", "/api/functions/{name}", functions.invoke, 200, _CALL),
     Operation("token", "POST", "/oauth2/token", tokens.token, 200, _OAUTH, _FORM, _OPEN, refuse=tokens.refuse),
     Operation("token_slash", "POST", "/oauth2/token/", tokens.token, 200, _OAUTH, _FORM, _OPEN, refuse=tokens.refuse),
     Operation("introspect", "POST", "/oauth2/introspect", tokens.introspect, 200, _OAUTH, _FORM, _OPEN, refuse=tokens.refuse),

@@ -2,12 +2,14 @@
 
 from typing import Final
 
-from proxy.web.api.document import about, clients, models, schemas
+from proxy.web.api.document import about, clients, exporting, functions, models, schemas
 from proxy.web.api.document.parts import Description
 
 DESCRIBED: Final[dict[str, Description]] = {
     **models.DESCRIBED,
     **schemas.DESCRIBED,
+    **exporting.DESCRIBED,
+    **functions.DESCRIBED,
     **clients.DESCRIBED,
     **about.DESCRIBED,
 }

@@ -59,6 +59,7 @@ TAGS: Final[dict[str, str]] = {
     "Records": "Make, change, copy and end records of a schema.",
     "Search": "Find records and add them up.",
     "Schemas": "Which fields records have, and how each is stored. For administrators.",
+    "Functions": "Code of the operator that runs beside the vault.",
     "Access": "Tokens, and what others need to check them. Errors here are those of RFC 6749.",
     "Clients": "Who may get tokens. Administrators work with the clients of their own environment.",
     "About": "This document.",
@@ -75,6 +76,8 @@ PARAMETERS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "client_id": ("The identifier of a client.", _KEY),
     "dry_run": ("Only tell what would come of it.", {"const": "true"}),
     "records": ("With all records, their history and their attachments.", {"const": "delete"}),
+    "name": ("The name of a function.", {"type": "string", "pattern": "^[A-Za-z][A-Za-z0-9_-]{0,63}$"}),
+    "next": ("Where to go on: `meta.next` of the page before. Nobody else can use it.", _KEY),
     "cascadeBy": (
         "A string field: records that hold a deleted key there are deleted too, and so on.",
         {"type": "string"},

@@ -72,3 +72,12 @@ async def test_the_history_of_a_record_is_told_from_its_newest_version(here):
     for query in ("limit=0", "limit=1001", "limit=x", "offset=-1", "page=2"):
         assert (await here.client("GET", f"/api/models/contact/c-3/history?{query}")).status == 400
     assert (await here.client("GET", "/api/models/contact/x/history")).status == 404
+
+
+async def test_an_export_goes_through_all_records_by_its_cursor(here):
+    first = (await here.client("GET", "/api/models/contact/export", params={"limit": "2"})).json
+    rest = await here.client("GET", "/api/models/contact/export", params={"limit": "2", "next": first["meta"]["next"]})
+    assert [record["id"] for record in (*first["data"], *rest.json["data"])] == ["c-1", "c-2", "c-3"]
+    assert rest.json["meta"] == {"count": 1, "next": None}
+    for params in ({"next": "x"}, {"limit": "0"}, {"limit": "1001"}):
+        assert (await here.client("GET", "/api/models/contact/export", params=params)).status == 400

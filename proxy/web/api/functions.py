@@ -1,0 +1,51 @@
+"""Handlers of resident functions: which there are, and calls of them, whose handle asks in the name of the caller."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any, Final
+
+import msgspec
+
+from proxy.web.api import finding, models, shapes, wire
+from proxy.web.api.operation import Answer, Call, Handler
+
+_decode = msgspec.json.Decoder(float_hook=Decimal).decode
+
+
+async def listing(call: Call) -> Answer:
+    """The names of all functions."""
+    return wire.answer(200, {"data": [{"name": name} for name in call.services.functions.functions]})
+
+
+async def invoke(call: Call) -> Answer:
+    """The result of one function."""
+    content = shapes.members(call.content, ("arguments",))
+    runner = call.services.functions
+    result = await runner.call(call.path["name"], content.get("arguments"), asking(call))
+    return wire.answer(200, {"result": result})
+
+
+def asking(call: Call) -> Callable[[str, Any], Awaitable[Any]]:
+    """What answers the questions of a function: the operations of the interface, asked by its caller."""
+
+    async def ask(operation: str, given: Any) -> Any:
+        handler, path, content = _ASKED[operation](given)
+        asked = replace(call, path=path, query={}, body=b"", content=content, keep=None)
+        answer = await handler(asked)
+        return _decode(answer.body) if answer.body else None
+
+    return ask
+
+
+#: A handler, the parameters in its path, and its content.
+_Request = tuple[Handler, Mapping[str, str], Any]
+
+#: Operations that a handle has: what each becomes.
+_ASKED: Final[Mapping[str, Callable[[Any], _Request]]] = {
+    "find": lambda given: (finding.find_direct, {}, given),
+    "aggregate": lambda given: (finding.aggregate_records, {"schema": given["schema"]}, given["request"]),
+    "create": lambda given: (models.create_records, {"schema": given["schema"]}, given["records"]),
+    "update": lambda given: (models.update_records, {"schema": given["schema"]}, given["records"]),
+    "delete": lambda given: (models.delete_record, {"schema": given["schema"], "record_key": given["key"]}, None),
+}
