@@ -261,6 +261,7 @@ async def running(
         started = Running("", "", in_force, vault, reloader, gateway, auth, lambda: renew(settings, applications))
         checks = {"rules": reloader.check, "vault": _vault_check(vault)}
         services = await interface(settings, vault, catalog, auth, metrics)
+        stack.push_async_callback(services.functions.close)
         started.interface = await stack.enter_async_context(
             listen("vault", settings.listen.vault, vault_app(services), connections=VaultConnection)
         )

@@ -2,6 +2,8 @@
 
 from proxy.auth.service import TokenService
 from proxy.config import Settings
+from proxy.functions.installed import installed
+from proxy.functions.runner import Bounds, Runner
 from proxy.model.limits import DEFAULTS, Limits
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.catalog import Catalog
@@ -9,6 +11,7 @@ from proxy.vault.collection import History
 from proxy.vault.idempotency import Replies, system_collection
 from proxy.vault.vault import Vault
 from proxy.web.api.access import bearer
+from proxy.web.api.errors import status_of
 from proxy.web.api.operation import Services
 from proxy.web.api.repeating import repeating
 from proxy.web.peers import Trusted
@@ -17,7 +20,10 @@ from proxy.web.peers import Trusted
 async def interface(
     settings: Settings, vault: Vault, catalog: Catalog, auth: TokenService, metrics: Metrics
 ) -> Services:
-    """The services of an instance. Raises ``VaultError`` when the store cannot be written."""
+    """The services of an instance; whoever asks for them closes ``functions`` at the end.
+
+    Raises ``VaultError`` when the store cannot be written, or an installed function cannot be called.
+    """
 
     def observe(operation: str, status: int, seconds: float) -> None:
         metrics.cell("domicile_api_requests_total", operation, str(status)).value += 1
@@ -29,12 +35,20 @@ async def interface(
         once=repeating(Replies(), await system_collection(vault)),
         auth=auth,
         trusted=Trusted(settings.trusted_proxies),
+        functions=runner(settings),
         observe=observe,
         body_limit=settings.limits.body,
         country=settings.country,
         limits=limits(settings),
         on_existing=settings.models.on_existing,
     )
+
+
+def runner(settings: Settings) -> Runner:
+    """What runs the resident functions that are installed. Raises ``VaultError(BAD_SETTINGS)`` for one that cannot be called."""
+    given = settings.functions
+    bounds = Bounds(given.time / 1000, given.memory, given.running)
+    return Runner(installed(), bounds, lambda error: status_of("", error.code))
 
 
 def limits(settings: Settings) -> Limits:

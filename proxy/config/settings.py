@@ -157,6 +157,15 @@ class Models:
 
 
 @dataclass(frozen=True, slots=True)
+class Functions:
+    """What resident functions may take."""
+
+    time: int  #: milliseconds of one call
+    memory: int  #: bytes of address space of its process
+    running: int  #: calls at one time
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Everything an operator can set. All paths are absolute, all times milliseconds."""
 
@@ -175,4 +184,5 @@ class Settings:
     limits: Limits
     history: History
     models: Models
+    functions: Functions
     applications: Mapping[str, Upstream]  #: of endpoints that are reached in a way of their own, by name

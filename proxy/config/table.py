@@ -249,6 +249,24 @@ SETTINGS: Final[dict[str, Setting]] = {
         "refuse or update",
         "What a create does whose key is used: refuse it (409), or update the record.",
     ),
+    "functions.time": Setting(
+        "5s",
+        values.duration,
+        "a number and a unit, such as 5s",
+        "Longest run of a resident function, its wait for a free place included.",
+    ),
+    "functions.memory": Setting(
+        "256MiB",
+        values.size(64 * 1024 * 1024),
+        "a size of 64MiB or more, such as 256MiB",
+        "How much memory (address space) the process of a resident function may take.",
+    ),
+    "functions.running": Setting(
+        "4",
+        values.whole(1, 1000),
+        "a whole number, such as 4",
+        "At most so many resident functions run at one time; further calls wait.",
+    ),
 }
 
 #: Where an application has settings of its own: ``applications.crm.tls.ca`` counts before ``upstream.tls.ca``.

@@ -22,7 +22,10 @@ def test_the_table_and_the_settings_object_hold_the_same_names():
         assert set(members(section)) == set(kind.__dataclass_fields__)
 
 
-ALL = "applications, auth, country, data, forwarding, history, keys, limits, listen, log, models, pending, rules, store, trusted_proxies, upstream"
+ALL = (
+    "applications, auth, country, data, forwarding, functions, history, keys, limits, listen, log, models, pending, rules, store, "
+    "trusted_proxies, upstream"
+)
 
 
 @pytest.mark.parametrize(
