@@ -24,7 +24,7 @@ from proxy.vault.grams import SIZE, folded
 from proxy.vault.records import Records
 
 #: Rows that are read at once, and opened at once, while candidates are looked at.
-PAGE = 512
+PAGE = 4096
 OPENED = 128
 
 _COMPARES = {Op.GT: Compare.GT, Op.GTE: Compare.GTE, Op.LT: Compare.LT, Op.LTE: Compare.LTE}
