@@ -105,7 +105,7 @@ COMPONENTS: Final[dict[str, Any]] = {
             "search_keys": string("Occurs in one string field at least.", minLength=3, maxLength=200),
             "$or": array({"type": "object"}, minItems=2, description="One of these filters holds; string fields only."),
         },
-        "additionalProperties": {"anyOf": [_SCALAR, array(_SCALAR), ref("Condition")]},
+        "additionalProperties": {"anyOf": [_SCALAR, array(_SCALAR, minItems=1), ref("Condition")]},
     },
     "Condition": {
         "type": "object",

@@ -45,6 +45,24 @@ All members of a filter hold. Equality is that of the Unicode normal form NFKC w
 What can be asked depends on how a field is stored: `indexed` (a column in the clear) everything; `indexed_hashed` (a keyed hash) exact,
 list and `$not`, and `$like` and `search_keys` where `partial_match` is on; `encrypted` nothing. Anything else is 400 and says why.
 
+- `null` stands for *no value*, alone, in a list and below `$not`; `$not` includes records without a value unless it names `null`.
+  Inside a JSON field `null` is a `null` that stands there. An empty list is 400: it would match nothing, or everything.
+- `$like` and `search_keys` compare case-folded normal forms; no character is special. `$like` takes 1 to 256 characters on a field
+  that is `indexed`, 3 to 200 on a hashed one; `{"$not": {"$like": …}}` negates it. On hashed fields records are opened to be sure: a search
+  that would open more than 100,000 is 422 `too_broad`. Partial match that is off is 401 `partial_match_disabled`, 403 for clone.
+- `search_keys` goes with no condition on a string field or the primary key, also not inside `$or`; inside `$or` it cannot stand.
+- A path is `$` and names, `.name` or `['any name']`, and numbers of elements, `[0]`. `1` equals `1.0`; `true` equals no number.
+- A filter has at most 200 conditions and 1,000 values.
+
+**Options.** `limit` is 1 up to the maximum, `offset` 0 up to 2147483647; anything else is 400, not cut down. `sort` takes `indexed` string
+and integer fields, `created_at`, `updated_at`, `expires_at`, each once; texts are in the order of the code points of their normal form, a
+missing value comes before every other, and equal records come in the order in which they were created. A record that does not open is left
+out of a page and counted in `meta.unreadable`; asked for by its key alone it is 422.
+
+**Aggregation.** `sum` of nothing is 0; `min`, `max` and `avg` of nothing are `null`. An average has at most 10 digits after the point, rounded
+half to even. `group_by` takes up to 10 fields that are not JSON and not `encrypted`; a group by a hashed field is shown with the value of its
+oldest record, one by a field in the clear with its normal form. Groups have an order of their own that does not change from page to page.
+
 ## Sending again
 
 With `Idempotency-Key` (any text of your own, up to 255 visible ASCII characters) a POST or DELETE that writes is carried out once: its
