@@ -265,6 +265,7 @@ async def running(
         started.interface = await stack.enter_async_context(
             listen("vault", settings.listen.vault, vault_app(services), connections=VaultConnection)
         )
+        auth.audiences.listening(started.interface)
         started.admin = await stack.enter_async_context(
             listen("admin", settings.listen.admin, admin_app(checks, metrics.render))
         )

@@ -26,6 +26,7 @@ async def open_access(settings: Settings, store: Store, keyset: Keyset, clock: C
         metrics.cell(_TOKENS, outcome).value += 1
 
     service = await open_service(store, {keyset.environment: keyset}, clock, observe, options)
+    service.audiences.listening(str(settings.listen.vault))  # told again once the port is known
     if not len(service.clients):
         # Not a warning: who has an application behind the proxy, and nothing else, needs none.
         _log.info(

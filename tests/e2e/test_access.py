@@ -1,0 +1,129 @@
+"""From ``domicile init`` to a request with a token, as an operator and a program of others go through it."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from authlib.integrations.base_client import OAuthError
+from authlib.integrations.httpx_client import AsyncOAuth2Client
+
+from tests.support.instance import Instance
+from tests.support.people import rules
+from tests.support.tree import ROOT
+
+
+@pytest.fixture
+async def instance(tmp_path: Path) -> AsyncIterator[Instance]:
+    """An installation that nothing was made of yet."""
+    made = Instance(tmp_path)
+    made.rules.mkdir()
+    (made.rules / "rules.yaml").write_text(rules("http://127.0.0.1:9"))
+    yield made
+    await made.kill()
+
+
+async def domicile(instance: Instance, *arguments: str, status: int = 0) -> Any:
+    """What a command prints as JSON."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "proxy", *arguments, "--json",
+        cwd=instance.folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **instance.settings()},
+    )  # fmt: skip
+    out, err = await process.communicate()
+    assert process.returncode == status, (out, err)
+    return json.loads(out)
+
+
+def client_of(instance: Instance, made: dict[str, str]) -> AsyncOAuth2Client:
+    return AsyncOAuth2Client(
+        made["client_id"], made["client_secret"], token_endpoint=instance.vault + "/oauth2/token",
+        grant_type="client_credentials", trust_env=False,
+    )  # fmt: skip
+
+
+async def test_the_way_of_an_operator_from_nothing_to_a_client_that_ends(instance: Instance) -> None:
+    first = await domicile(instance, "init")
+    assert (await domicile(instance, "init"))["made"] is False
+    shop = await domicile(instance, "client", "create", "--environment", "default", "shop")
+
+    await instance.start()
+    async with client_of(instance, first) as chief, client_of(instance, shop) as seller:
+        here = instance.vault
+        for client in (chief, seller):
+            token = await client.fetch_token(audience=here, scope=first["environment_id"])
+            assert (token["expires_in"], token["scope"]) == (300, "default")
+        assert (await seller.get(here + "/api/clients")).status_code == 403
+        listed = (await chief.get(here + "/api/clients")).json()["data"]
+        assert [client["name"] for client in listed] == ["first administrator", "shop"]
+
+        assert "/api/clients" in (await domicile(instance, "client", "list", status=1))["message"]
+        made = await chief.post(here + "/api/clients", json={"name": "till", "environment_id": "default"})
+        async with client_of(instance, made.json()) as till:
+            await till.fetch_token()
+            assert (await till.get(here + "/api/clients")).status_code == 403  # known, and no administrator
+            assert (await chief.delete(f"{here}/api/clients/{made.json()['client_id']}")).status_code == 204
+            assert (await till.get(here + "/api/clients")).status_code == 401
+
+        assert await instance.stop() == 0
+        assert (await domicile(instance, "client", "disable", shop["client_id"]))["disabled"] is True
+        renewed = await domicile(instance, "client", "rotate-secret", first["client_id"])
+        await instance.start()
+        for client in (
+            chief,
+            seller,
+        ):  # what they have was issued before: the one's secret is another, the other has ended
+            assert (await client.get(instance.vault + "/api/clients")).status_code == 401
+            with pytest.raises(OAuthError):
+                await client.fetch_token(instance.vault + "/oauth2/token")
+        async with client_of(instance, renewed) as chief_again:
+            await chief_again.fetch_token()
+            answer = await chief_again.get(instance.vault + "/api/clients")
+            assert [client["disabled"] for client in answer.json()["data"]] == [False, True]
+    log = bytes(instance.log).decode()
+    assert not any(made["client_secret"] in log for made in (first, shop, renewed))
+
+
+async def test_a_token_outlives_a_restart_and_no_secret_lies_in_the_data(instance: Instance) -> None:
+    instance.environment["DOMICILE__AUTH__AUDIENCES"] = "[https://se-vault.example.com]"
+    instance.environment["DOMICILE__AUTH__TOKEN_LIFETIME"] = "600"
+    first = await domicile(instance, "init")
+    assert first["token_url"] == "https://se-vault.example.com/oauth2/token"
+    await instance.start()
+    async with client_of(instance, first) as chief:
+        token = await chief.fetch_token(audience="https://se-vault.example.com")
+        assert token["expires_in"] == 600
+        with pytest.raises(OAuthError) as caught:
+            await chief.fetch_token(audience=instance.vault)
+        assert caught.value.error == "invalid_target"
+        chief.token = token
+        await instance.kill()
+        await instance.start()
+        assert (await chief.get(instance.vault + "/api/clients")).status_code == 200
+    data = b"".join(path.read_bytes() for path in instance.data.rglob("*") if path.is_file())
+    for text in (first["client_secret"], first["client_id"], token["access_token"], "argon2", "first administrator"):
+        assert text.encode() not in data
+
+
+async def test_without_a_client_the_instance_serves_and_says_what_lacks(instance: Instance) -> None:
+    await instance.start()
+    (line,) = [line for line in bytes(instance.log).decode().splitlines() if "no client can use" in line]
+    assert "domicile init" in line
+    async with AsyncOAuth2Client("nobody", "x", trust_env=False) as nobody:
+        with pytest.raises(OAuthError) as caught:
+            await nobody.fetch_token(instance.vault + "/oauth2/token", grant_type="client_credentials")
+    assert caught.value.error == "invalid_client"
+
+
+async def test_settings_that_do_not_fit_are_told_before_anything_is_made(instance: Instance) -> None:
+    instance.environment |= {"DOMICILE__AUTH__AUDIENCES": "[vault.example.com]", "DOMICILE__AUTH__TOKEN_LIFETIME": "5m"}
+    fault = await domicile(instance, "init", status=1)
+    assert fault["code"] == "bad_settings"
+    told = " ".join(detail["text"] for detail in fault["details"])
+    assert "auth.audiences: item 1 is not an address" in told
+    assert "auth.token_lifetime: " in told
+    assert not instance.data.exists()
