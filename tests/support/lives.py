@@ -86,6 +86,7 @@ class Installation:
     folder: Path
     environment: dict[str, str] = field(default_factory=dict)
     proxy: str = ""
+    vault: str = ""
     admin: str = ""
     process: int = 0
     lives: int = 0
@@ -127,7 +128,7 @@ class Installation:
     async def begin(self, *argv: str, **plan: Any) -> None:
         """Start the command line ``argv`` (``serve`` where none is given), and do not wait for anything."""
         self.lives += 1
-        self.proxy = self.admin = ""
+        self.proxy = self.vault = self.admin = ""
         settings = {
             "DOMICILE__DATA": str(self.data),
             "DOMICILE__RULES": str(self.rules),
@@ -154,8 +155,8 @@ class Installation:
 
     def _listening(self) -> bool:
         found = {event["listener"]: "http://" + event["address"] for event in self.events("listening")}
-        self.proxy, self.admin = found.get("proxy", ""), found.get("admin", "")
-        return bool(self.proxy and self.admin)
+        self.proxy, self.vault, self.admin = (found.get(name, "") for name in ("proxy", "vault", "admin"))
+        return bool(self.proxy and self.vault and self.admin)
 
     async def run(self, *argv: str, **plan: Any) -> int:
         """A command from its start to its end; the exit status."""

@@ -1,0 +1,53 @@
+"""kill -9 while clients write records over the vault's own interface: all or nothing of each call, and all of each that was answered."""
+
+import asyncio
+import os
+import random
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from tests.support.application import found_in
+from tests.support.lives import Installation, nursery
+from tests.support.patience import PATIENCE
+from tests.support.people import rules
+from tests.support.recordcrowd import MARKERS, RecordCrowd
+
+#: Deaths in all; a release is tried with 200.
+ROUNDS = int(os.environ.get("ROUNDS", "25"))
+
+
+def nowhere(folder: Path) -> None:
+    """No value is in a file of the data folder, or in the log."""
+    heap = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+    assert not [marker for marker in MARKERS if found_in(heap, marker)]
+
+
+@pytest.mark.slow
+async def test_what_was_answered_is_there_and_what_was_not_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    timeout = aiohttp.ClientTimeout(2 * PATIENCE)
+    async with nursery() as cradle, aiohttp.ClientSession(timeout=timeout) as caller:
+        crowd = RecordCrowd(caller, Installation(cradle, tmp_path))
+        crowd.installation.rules.mkdir()
+        (crowd.installation.rules / "rules.yaml").write_text(rules("http://127.0.0.1:9"))
+        await crowd.prepare()
+        for _ in range(ROUNDS):
+            await crowd.arrive()
+            await crowd.judge()
+            enough = crowd.counts.total() + random.randrange(60)
+            async with asyncio.timeout(2 * PATIENCE), asyncio.TaskGroup() as group:
+                for worker in crowd.workers:
+                    group.create_task(crowd.visit(worker))
+                while crowd.counts.total() < enough:  # noqa: ASYNC110  # answers, not seconds: a slow machine tries as much
+                    await asyncio.sleep(0.002)
+                await asyncio.sleep(random.uniform(0, 0.02))
+                await crowd.installation.kill()
+        await crowd.arrive()
+        await crowd.judge()
+        assert await crowd.installation.stop() == 0
+    nowhere(tmp_path)
+    tried = {"_create 201", "_create_many 201", "_update 201", "_delete 204", "_clone 201", "_migrate 204", "repeated"}
+    assert tried <= set(crowd.counts), crowd.counts
+    assert crowd.counts["carried out unheard"], crowd.counts
+    assert crowd.counts["not carried out"], crowd.counts
