@@ -11,8 +11,8 @@ from proxy.model.schema import Field, FieldType, Schema, Storage
 from proxy.storage.changes import Remove, Replace
 from proxy.vault.aggregate import Aggregated, _average, aggregate
 from proxy.vault.collection import Recipe
-from proxy.vault.records import Records
 from tests.support.contacts import CONTACT, Contacts, contact, make_contacts
+from tests.unit.vault.test_find import collected
 
 D = Decimal
 ALL = {
@@ -189,12 +189,15 @@ async def test_every_scalar_type_is_shown_as_it_was_sent() -> None:
         assert [type(value) for value in group.keys.values()] == [type(sent[name]) for name in names]
 
 
-async def test_records_of_an_application_are_counted_by_what_stands_beside_them() -> None:
-    from tests.support.vaults import make_bench
-
-    records = Records((await make_bench()).people)
-    asked = read_aggregate(records.schema, {"metrics": {"n": {"func": "count"}}, "group_by": by("born")}, DEFAULTS)
-    assert (await aggregate(records, asked, "me")).groups == []
+async def test_what_the_proxy_has_collected_is_grouped_too() -> None:
+    records = await collected()
+    asked = {"metrics": {"n": {"func": "count"}}, "group_by": by("born", "email", "record_key")}
+    found = await aggregate(records, read_aggregate(records.schema, asked, DEFAULTS), "me")
+    assert [group.keys for group in found.groups] == [
+        {"born": None, "email": None, "record_key": "2"},
+        {"born": "1979-12-31", "email": "bo@example.org", "record_key": "1"},
+        {"born": "1980-01-31", "email": "Ann@Example.org", "record_key": "0"},
+    ]
 
 
 async def test_a_sum_beyond_64_bits_is_exact() -> None:

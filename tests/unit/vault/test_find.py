@@ -6,11 +6,15 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.model.filters import read_find
 from proxy.model.limits import DEFAULTS
-from proxy.storage.changes import Replace
+from proxy.storage.changes import Insert, Replace
+from proxy.storage.rows import State
 from proxy.vault.asking import Look
+from proxy.vault.content import Content, Kept
 from proxy.vault.find import TRIES, Found, find
+from proxy.vault.records import Records
 from tests.support.contacts import CONTACT, Contacts, contact, make_contacts
 from tests.support.stores import FailingStore
+from tests.support.vaults import make_bench
 
 
 async def ask(contacts: Contacts, where: Any, **options: Any) -> Found:
@@ -109,6 +113,41 @@ async def test_a_row_that_does_not_open_is_left_out_and_counted_but_an_error_whe
     with pytest.raises(VaultError) as caught:
         await ask(contacts, {"id": "b"})
     assert caught.value.code is Code.CANNOT_OPEN
+
+
+async def collected() -> Records:
+    """What the proxy has collected of three people of an application."""
+    people = (await make_bench()).people
+    for number, (email, born) in enumerate(
+        [("Ann@Example.org", "1980-01-31"), ("bo@example.org", "31.12.1979"), ("", "")]
+    ):
+        fields = {"email": email, "born": born, "tags": "x"}
+        kept = {name: (Kept(1, text, False, name, False),) for name, text in fields.items() if text}
+        row = people.new_row(Content(kept), number + 1, bytes(16))._replace(state=State.LIVE)
+        sealed = people.sealer.record(row.rid, row.salt).key(f"{number}")
+        await people.store.commit(
+            people.table, [Insert(row._replace(key=people.key_hash(f"{number}"), key_sealed=sealed))]
+        )
+    return Records(people)
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ({"email": "ANN@example.org"}, "0"),
+        ({"email": {"$not": "ann@example.org"}}, "12"),
+        ({"born": "1979-12-31"}, "1"),
+        ({"born": {"$like": "19"}}, "01"),
+        ({"search_keys": "1980"}, "0"),
+        ({"record_key": ["2", "1"]}, "12"),
+        ({"record_key": "2"}, "2"),
+        ({"email": None}, "2"),
+    ],
+)
+async def test_what_the_proxy_has_collected_is_found_by_the_normal_form_of_its_kind(where, expected):
+    records = await collected()
+    query = read_find(records.schema, {"filter": where, "options": {"sort": [{"created_at": "asc"}]}}, DEFAULTS)
+    assert "".join(str(record.key) for record in (await find(records, query)).records) == expected
 
 
 async def test_a_record_that_changes_while_it_is_looked_at_is_looked_at_again(monkeypatch) -> None:
