@@ -237,7 +237,7 @@ DESCRIBED: Final[dict[str, Description]] = {
                     "minProperties": 1,
                     "description": "By a name of your own: what to work out.",
                     "additionalProperties": closed({
-                        "func": {"enum": ["count", "sum", "min", "max", "avg"]},
+                        "func": {"enum": ["count", "sum", "min", "max", "avg", "COUNT", "SUM", "MIN", "MAX", "AVG"]},
                         "key": string("An Integer or Decimal field; not for `count`."),
                     }, "func"),
                 },

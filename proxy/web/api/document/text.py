@@ -17,7 +17,7 @@ Send it with every request: `Authorization: Bearer <token>`. Without a valid one
 |---|---|
 | primary_key, string | string |
 | integer | JSON number without a fraction, 64 bits |
-| decimal | JSON number, 16 digits, 4 of them after the point; exact |
+| decimal | JSON number, at most 12 digits before the point and 4 after it; exact |
 | boolean | `true`, `false` |
 | datetime | `YYYY-MM-DDThh:mm:ss.sssZ`, UTC |
 | date, time | `YYYY-MM-DD`, `hh:mm:ss` |

@@ -9,7 +9,7 @@ from proxy.web.api.document.parts import Json, closed
 
 _TYPES: Final[dict[FieldType, Json]] = {
     FieldType.INTEGER: {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1, "format": "int64"},
-    FieldType.DECIMAL: {"type": "number", "description": "Exact: 16 digits, at most 4 of them after the point."},
+    FieldType.DECIMAL: {"type": "number", "description": "Exact: at most 12 digits before the point and 4 after it."},
     FieldType.BOOLEAN: {"type": "boolean"},
     FieldType.DATETIME: INSTANT,
     FieldType.DATE: {"type": "string", "format": "date", "example": "2026-05-04"},
