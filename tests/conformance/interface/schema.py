@@ -39,34 +39,31 @@ def spread(record: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
-#: In the order in which they are made, a second apart. ``e`` has nothing but its key.
-RECORDS = tuple(
-    map(
-        spread,
-        (
-            {
-                "id": "a", "string": "Åsa Holm", "integer": 1, "decimal": 1.5, "boolean": True,
-                "datetime": "2020-01-01T00:00:00.000Z", "date": "2020-01-01", "time": "01:02:03",
-                "json": {"city": "Lund", "n": 1, "tags": ["x", "y"], "deep": {"list": [{"k": True}]}, "none": None},
-            },
-            {
-                "id": "b", "string": "Bo Ek", "integer": 2, "decimal": 2.25, "boolean": False,
-                "datetime": "2021-06-15T12:30:00.500Z", "date": "2021-06-15", "time": "12:30:00",
-                "json": {"city": "Visby", "n": 2, "tags": ["y"], "deep": {"list": [{"k": False}]}},
-            },
-            {
-                "id": "c", "string": "bo ek", "integer": -3, "decimal": -0.0001, "boolean": True,
-                "datetime": "1969-12-31T23:59:59.999Z", "date": "1969-12-31", "time": "23:59:59",
-                "json": {"city": "Lund", "n": 1.5, "tags": [], "1": "one"},
-            },
-            {
-                "id": "d", "string": None, "integer": None, "decimal": None, "boolean": None,
-                "datetime": None, "date": None, "time": None, "json": None,
-            },
-            {"id": "e"},
-        ),
-    )
+_PEOPLE: tuple[dict[str, Any], ...] = (
+    {
+        "id": "a", "string": "Åsa Holm", "integer": 1, "decimal": 1.5, "boolean": True,
+        "datetime": "2020-01-01T00:00:00.000Z", "date": "2020-01-01", "time": "01:02:03",
+        "json": {"city": "Lund", "n": 1, "tags": ["x", "y"], "deep": {"list": [{"k": True}]}, "none": None},
+    },
+    {
+        "id": "b", "string": "Bo Ek", "integer": 2, "decimal": 2.25, "boolean": False,
+        "datetime": "2021-06-15T12:30:00.500Z", "date": "2021-06-15", "time": "12:30:00",
+        "json": {"city": "Visby", "n": 2, "tags": ["y"], "deep": {"list": [{"k": False}]}},
+    },
+    {
+        "id": "c", "string": "bo ek", "integer": -3, "decimal": -0.0001, "boolean": True,
+        "datetime": "1969-12-31T23:59:59.999Z", "date": "1969-12-31", "time": "23:59:59",
+        "json": {"city": "Lund", "n": 1.5, "tags": [], "1": "one"},
+    },
+    {
+        "id": "d", "string": None, "integer": None, "decimal": None, "boolean": None,
+        "datetime": None, "date": None, "time": None, "json": None,
+    },
+    {"id": "e"},
 )  # fmt: skip
+
+#: In the order in which they are made, a second apart. ``e`` has nothing but its key.
+RECORDS = tuple(spread(record) for record in _PEOPLE)
 
 
 @asynccontextmanager

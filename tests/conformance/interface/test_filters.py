@@ -151,7 +151,7 @@ async def test_what_cannot_be_asked(thing, asked, place):
 )
 async def test_partial_match_that_is_off(thing, asked):
     for path, status in (("find", 401), ("aggregate", 401), ("clone", 403)):
-        more = {"metrics": {"n": {"func": "count"}}} if path == "aggregate" else {}
+        more: dict[str, Any] = {"metrics": {"n": {"func": "count"}}} if path == "aggregate" else {}
         more = {"update_with": {"id": "z"}} if path == "clone" else more
         answer = await thing.client("POST", f"/api/models/thing/{path}", json={"filter": asked, **more})
         assert (answer.status, answer.json["code"]) == (status, "partial_match_disabled"), answer.body
