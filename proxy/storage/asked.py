@@ -86,6 +86,6 @@ class Asked:
 
 def parts_of(where: Where) -> tuple[Where, ...]:
     """What has to hold all together."""
-    if isinstance(where, All):
+    if isinstance(where, All) or (isinstance(where, Any) and len(where.parts) == 1):
         return tuple(inner for part in where.parts for inner in parts_of(part))
     return (where,)

@@ -33,6 +33,7 @@ class _Asked(NamedTuple):
     query: Grouping
     keys: list[str]
     figures: list[str]
+    source: str
     condition: Condition
 
 
@@ -44,16 +45,14 @@ def aggregate(connection: Connection, sql: Statements, query: Grouping) -> list[
     way = planner.way(query.where)
     keys = [name_of(column) for column in query.keys]
     figures = [column for metric in query.metrics for column in _columns(metric)]
-    asked = _Asked(sql.layout.table, query, keys, figures, way.condition)
+    asked = _Asked(sql.layout.table, query, keys, figures, way.source, way.condition)
     if way.narrow or not keys or _is_walked(planner, asked):
         return [_group(raw, query) for raw in _grouped(connection, asked, asked.condition)]
-    whole = asked._replace(condition=planner.walk(query.where, ""))
+    whole = asked._replace(source=f"{planner.rows} NOT INDEXED", condition=planner.walk(query.where, "@rid"))
     return _in_parts(connection, whole)
 
 
-def _grouped(
-    connection: Connection, asked: _Asked, condition: Condition, way: str = ""
-) -> Iterable[tuple[Anything, ...]]:
+def _grouped(connection: Connection, asked: _Asked, condition: Condition) -> Iterable[tuple[Anything, ...]]:
     """The first groups of the rows that hold."""
     keys, query = asked.keys, asked.query
     conditions = [condition]
@@ -62,7 +61,7 @@ def _grouped(
     text, values = joined(conditions, "AND")
     grouped = f"GROUP BY {', '.join(keys)} ORDER BY {', '.join(keys)}" if keys else ""
     columns = ", ".join([*keys, "ifnull(min(r.rid), 0)", *asked.figures])
-    statement = f"SELECT {columns} FROM r_{asked.table} AS r {way} WHERE {text} {grouped} LIMIT ?"
+    statement = f"SELECT {columns} FROM {asked.source} WHERE {text} {grouped} LIMIT ?"
     return connection.execute(statement, [*values, query.limit])
 
 
@@ -100,7 +99,7 @@ def _in_parts(connection: Connection, asked: _Asked) -> list[Group]:
         part = (f"{text} AND r.rid > ?{'' if last is None else ' AND r.rid <= ?'}", [*values, first])
         if last is not None:
             part[1].append(last)
-        for raw in _grouped(connection, asked, part, "NOT INDEXED"):
+        for raw in _grouped(connection, asked, part):
             group = _group(raw, query)
             before = groups.get(group.keys)
             groups[group.keys] = group if before is None else _added(before, group, query)

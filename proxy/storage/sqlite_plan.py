@@ -1,25 +1,25 @@
 """The way to the rows of a question: which index leads there, and what is only looked at on the way.
 
 SQLite keeps no statistics here, so it is asked: how many entries of its index each part of the condition has, up to
-``NARROW``. The part with the fewest leads (``Way.lead``), and the other parts are only looked at in the rows that it leads
+``NARROW``. The part with the fewest leads, and the other parts are only looked at in the rows that it leads
 to. Where none has few, somebody has to walk many rows, in an order that serves the question.
 """
 # ruff: noqa: S608 - names have passed names.check_names and asked.Asked; every value is a parameter
 
+from collections.abc import Sequence
 from sqlite3 import Connection
 from typing import NamedTuple
 
 from proxy.storage.asked import parts_of
 from proxy.storage.query import All, Any, Compared, Indexed, Is, Where
 from proxy.storage.rows import Cell, ColumnType, Layout
+from proxy.storage.sqlite_tokens import Tokens
 from proxy.storage.sqlite_where import Condition, condition, joined, looked_at
 
 #: Rows that are few enough to be looked at one by one, wherever they lie.
 NARROW = 50_000
 #: Rows that must not be shown, up to which they are named instead of looking at the state of every row.
 HIDDEN = 10_000
-
-_HAS = "EXISTS (SELECT 1 FROM t_{0} AS t WHERE t.hash = ? AND t.rid = o.rid)"
 
 
 def columns_of(where: Where) -> set[str | None]:
@@ -31,11 +31,19 @@ def columns_of(where: Where) -> set[str | None]:
     return {where.column}
 
 
+def _is_listed(part: Where) -> bool:
+    """Whether the token index has the rows of the part."""
+    return isinstance(part, Indexed) and part.hashes != () and not part.negated
+
+
 class Way(NamedTuple):
     """How to find the rows of a question."""
 
+    source: str  #: what to read, with the rows as ``r``
     condition: Condition  #: everything that has to hold
     narrow: bool  #: whether it leads to few rows
+    aged: str = ""  #: name of the id in whose order the rows come by themselves
+    entries: str = ""  #: what to read where only their number is asked
 
 
 class Planner:
@@ -45,6 +53,8 @@ class Planner:
         self._connection = connection
         self._table = layout.table
         self._types = {column.name: column.type for column in layout.columns}
+        self.rows = f"r_{layout.table} AS r"
+        self._tokens = Tokens(connection, layout.table)
         self._now = now
         self._hidden = self.count(f"SELECT 1 FROM r_{self._table} WHERE state = 1", [], HIDDEN + 1)
         expired = f"SELECT 1 FROM r_{self._table} WHERE expires_at <= ? AND state = 0"
@@ -54,19 +64,29 @@ class Planner:
         """The way to the rows that may be shown and hold."""
         parts = parts_of(where)
         leads = [(few, place) for place, part in enumerate(parts) if (few := self._few(part)) is not None]
+        narrow = bool(leads)
+        leads = leads or [(0, place) for place, part in enumerate(parts) if _is_listed(part)]
         if not leads:
-            return Way(joined([*[self._part(part, free=False) for part in parts], self.shown()], "AND"), narrow=False)
-        lead = min(leads)[1]
-        text, values = self._leading(parts[lead])
-        rest = [
-            self._part(part, free=True)
-            for place, part in enumerate(parts)
-            if place != lead or isinstance(part, Any)  # which may lead to more than what holds
-        ]
-        return Way(joined([(f"r.rid IN ({text})", values), *rest, self.shown()], "AND"), narrow=True)
+            every = [*[self._part(part, free=False) for part in parts], self.shown()]
+            return Way(self.rows, joined(every, "AND"), narrow=False)
+        place = min(leads)[1]
+        lead = parts[place]
+        bounds = [part for part in parts if isinstance(part, Compared) and part.column == "@rid"]
+        if isinstance(lead, Indexed):
+            others = [part for part in parts if part is not lead and part not in bounds]
+            rest = [*[self._part(part, free=True) for part in others], self.shown()]
+            held = joined([self._tokens.condition(lead, bounds), *rest], "AND")
+            entries = f"{self._tokens.name} AS o"
+            source = f"{entries} CROSS JOIN {self.rows} ON r.rid = o.rid"
+            return Way(source, held, narrow, "o.rid", "" if others or self._hidden else entries)
+        found = self._leading(lead, bounds)
+        # Of alternatives it may lead to more than what holds.
+        others = [part for part in parts if part is not lead or isinstance(part, Any)]
+        rest = [*[self._part(part, free=True) for part in others], self.shown()]
+        return Way(self.rows, joined([(f"r.rid IN ({found[0]})", found[1]), *rest], "AND"), narrow)
 
     def walk(self, where: Where, column: str) -> Condition:
-        """What to look at in rows that are walked in the order of a column (``""``: of age)."""
+        """What to look at in rows that are walked in the order of a column."""
         parts = [
             self._part(part, free=not (isinstance(part, Compared) and part.column == column))
             for part in parts_of(where)
@@ -80,7 +100,9 @@ class Planner:
             return int(self._connection.execute(text, (self._table,)).fetchone()[0]) - self._hidden
         text, values = way.condition
         return int(
-            self._connection.execute(f"SELECT count(*) FROM r_{self._table} AS r WHERE {text}", values).fetchone()[0]
+            self._connection.execute(
+                f"SELECT count(*) FROM {way.entries or way.source} WHERE {text}", values
+            ).fetchone()[0]
         )
 
     def shown(self) -> Condition:
@@ -120,8 +142,8 @@ class Planner:
 
     def _part(self, part: Where, *, free: bool) -> Condition:
         """A part as a condition; rows that the index does not have are told by those that it has, where these are few."""
-        if isinstance(part, Indexed) and part.negated and part.hashes and self._rarest(part)[0][0] < NARROW:
-            text, values = self._leading(part)
+        if isinstance(part, Indexed) and part.negated and part.hashes and self._tokens.few(part) is not None:
+            text, values = self._tokens.rids(part)
             return f"r.rid NOT IN ({text})", values
         return condition(part, self._table, free=free)
 
@@ -131,9 +153,8 @@ class Planner:
         """How many index entries lead to the rows of a part; ``None`` when they are many or there is no index."""
         if isinstance(part, Is | Compared):
             return self._few_cells(part)
-        if isinstance(part, Indexed) and part.hashes and not part.negated:
-            rarest = self._rarest(part)[0][0]
-            return rarest if rarest < NARROW else None
+        if isinstance(part, Indexed):
+            return self._tokens.few(part) if _is_listed(part) else None
         if isinstance(part, All):
             return min((few for inner in part.parts if (few := self._few(inner)) is not None), default=None)
         if isinstance(part, Any):
@@ -148,31 +169,23 @@ class Planner:
                 return None
             if part.column in ("@rid", "@key"):
                 return len(part.values)
-        if part.column in ("@version", "@updated_at"):
-            return None
+        if part.column in ("@rid", "@version", "@updated_at"):
+            return None  # of ids a bound, which serves in every way
         text, values = condition(part, self._table)
         few = self.count(f"SELECT 1 FROM r_{self._table} AS r WHERE {text}", values, NARROW)
         return few if few < NARROW else None
 
-    def _rarest(self, part: Indexed) -> list[tuple[int, bytes]]:
-        """The hashes by how many rows have them, fewest first."""
-        text = f"SELECT 1 FROM t_{self._table} WHERE hash = ?"
-        return sorted((self.count(text, [token], NARROW), token) for token in dict.fromkeys(part.hashes))
-
-    def _leading(self, part: Where) -> Condition:
+    def _leading(self, part: Where, bounds: Sequence[Compared]) -> Condition:
         """A statement that finds the ids of the rows of a part that ``_few`` knows; of alternatives it may find more."""
         if isinstance(part, All):
             leads = [(few, place) for place, inner in enumerate(part.parts) if (few := self._few(inner)) is not None]
-            return self._leading(part.parts[min(leads)[1]])
+            return self._leading(part.parts[min(leads)[1]], bounds)
         if isinstance(part, Any):
-            found = [self._leading(alternative) for alternative in part.parts]
+            found = [self._leading(alternative, bounds) for alternative in part.parts]
             if not found:
                 return "SELECT NULL WHERE 0", []
             return " UNION ALL ".join(text for text, _ in found), [value for _, values in found for value in values]
         if isinstance(part, Indexed):
-            (_, first), *others = self._rarest(part)
-            more = "".join(f" AND {_HAS.format(self._table)}" for _ in others)
-            text = f"SELECT o.rid FROM t_{self._table} AS o WHERE o.hash = ?{more}"
-            return text, [first, *(token for _, token in others)]
+            return self._tokens.rids(part, bounds)
         text, values = condition(part, self._table)
         return f"SELECT r.rid FROM r_{self._table} AS r WHERE {text}", values

@@ -43,21 +43,30 @@ def few(connection: Connection, sql: Statements, query: Select) -> Page:
 
 def select(connection: Connection, sql: Statements, query: Select) -> Page:
     """The answer to ``Store.select``; ``query`` as ``Asked`` made it."""
-    table = sql.layout.table
     planner = Planner(connection, sql.layout, query.now)
     way = planner.way(query.where)
     text, values = way.condition
     stop = None if query.limit is None else query.offset + query.limit
-    collected = f"SELECT r.rid FROM r_{table} AS r WHERE {text} ORDER BY {_order(query)}"
-    if way.narrow:
+    collected = f"SELECT r.rid FROM {way.source} WHERE {text} ORDER BY {_order(query)}"
+    if way.narrow and not (way.aged and _by_age(query) and stop is not None):
         rids = _ids(connection, collected, values)
         return Page(_rows(connection, sql, rids[query.offset : stop]), len(rids) if query.counted else 0)
-    total = 0
-    if query.counted:
-        total = planner.total(query.where, way)
-        if stop is not None and total < stop * _SPARSE:
-            return Page(_rows(connection, sql, _ids(connection, collected, values)[query.offset : stop]), total)
-    return Page(_rows(connection, sql, _walked(connection, planner, query, table)), total)
+    total = planner.total(query.where, way) if query.counted else 0
+    limits = [-1 if query.limit is None else query.limit, query.offset]
+    if way.aged and _by_age(query):
+        turn = "DESC" if query.order and query.order[0].descending else ""
+        aged = f"SELECT {way.aged} FROM {way.source} WHERE {text} ORDER BY {way.aged} {turn} LIMIT ? OFFSET ?"
+        rids = _ids(connection, aged, [*values, *limits])
+    elif query.counted and stop is not None and total < stop * _SPARSE:
+        rids = _ids(connection, collected, values)[query.offset : stop]
+    else:
+        rids = _walked(connection, planner, query, limits)
+    return Page(_rows(connection, sql, rids), total)
+
+
+def _by_age(query: Select) -> bool:
+    """Whether the order is that of the ids."""
+    return not query.order or query.order[0].column == "@rid"
 
 
 def scan(connection: Connection, sql: Statements, after: int, limit: int) -> list[Row]:
@@ -65,15 +74,14 @@ def scan(connection: Connection, sql: Statements, after: int, limit: int) -> lis
     return [sql.read(raw) for raw in connection.execute(sql.scan, (after, limit))]
 
 
-def _walked(connection: Connection, planner: Planner, query: Select, table: str) -> list[int]:
+def _walked(connection: Connection, planner: Planner, query: Select, limits: list[int]) -> list[int]:
     """The page, found by walking the rows in the order that is wanted, or in any where no index has it."""
-    column = query.order[0].column if query.order else ""
+    column = query.order[0].column if query.order else "@rid"
     index = planner.index_of(column)
     text, values = planner.walk(query.where, column)
     way = "NOT INDEXED" if index is None else f"INDEXED BY {index}"
-    limit = -1 if query.limit is None else query.limit
-    statement = f"SELECT r.rid FROM r_{table} AS r {way} WHERE {text} ORDER BY {_order(query)} LIMIT ? OFFSET ?"
-    return _ids(connection, statement, [*values, limit, query.offset])
+    statement = f"SELECT r.rid FROM {planner.rows} {way} WHERE {text} ORDER BY {_order(query)} LIMIT ? OFFSET ?"
+    return _ids(connection, statement, [*values, *limits])
 
 
 def _order(query: Select) -> str:

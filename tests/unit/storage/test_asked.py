@@ -69,6 +69,8 @@ def test_order_and_figures_need_columns_that_are_there_and_sums_numbers() -> Non
 
 
 def test_what_has_to_hold_together_is_told_part_by_part() -> None:
-    one, two, either = Is("city", ()), Holds("city", "a"), Any((Is("city", ()),))
+    one, two, either = Is("city", ()), Holds("city", "a"), Any((Is("city", ()), Is("city", ())))
     assert parts_of(All((one, All((two, All(()))), either))) == (one, two, either)
+    assert parts_of(Any((All((one, two)),))) == (one, two)
     assert parts_of(one) == (one,)
+    assert parts_of(Any(())) == (Any(()),)

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.storage import sqlite_plan
+from proxy.storage import sqlite_plan, sqlite_tokens
 from proxy.storage.query import ALWAYS, All, Any, Compare, Compared, Holds, Indexed, Is, Where
 from proxy.storage.sqlite_plan import Planner, columns_of
 from proxy.storage.sqlite_sql import Statements
@@ -19,6 +19,7 @@ RARE, COMMON = h("rare"), h("common")
 def connection(monkeypatch: pytest.MonkeyPatch) -> Iterator[sqlite3.Connection]:
     """100 rows in 2 cities with 100 visits and 50 mails; more than 20 are many."""
     monkeypatch.setattr(sqlite_plan, "NARROW", 20)
+    monkeypatch.setattr(sqlite_tokens, "COUNTED", 20)
     connection = prepare(connect())
     for rid in range(1, 101):
         one = live(rid, rid)._replace(cells=(h(rid % 50), f"c{rid % 2}", rid, None))
@@ -49,7 +50,7 @@ def test_the_part_with_the_fewest_entries_leads(connection: sqlite3.Connection, 
     text, values = way.condition
     plan = [
         line[3]
-        for line in connection.execute(f"EXPLAIN QUERY PLAN SELECT rid FROM r_{TABLE} AS r WHERE {text}", values)
+        for line in connection.execute(f"EXPLAIN QUERY PLAN SELECT r.rid FROM {way.source} WHERE {text}", values)
     ]
     assert way.narrow
     assert any(leads in line for line in plan), plan
@@ -90,6 +91,19 @@ def test_a_total_without_hidden_rows_is_counted_in_an_index(connection: sqlite3.
     connection.set_trace_callback(None)
     plan = [line[3] for line in connection.execute(f"EXPLAIN QUERY PLAN {ran[-1]}")]
     assert plan == [f"SEARCH r USING COVERING INDEX ix_{TABLE}.city (x_city=?)"]
+
+
+def test_rows_of_the_token_index_come_by_age_and_are_counted_there(connection: sqlite3.Connection) -> None:
+    planner = Planner(connection, LAYOUT, 5)
+    where = All((Indexed((COMMON, RARE)), Compared("@rid", Compare.GT, 3)))
+    way = planner.way(where)
+    text, values = way.condition
+    aged = f"SELECT {way.aged} FROM {way.source} WHERE {text} ORDER BY {way.aged} LIMIT 2"
+    plan = " ".join(line[3] for line in connection.execute(f"EXPLAIN QUERY PLAN {aged}", values))
+    assert "TEMP B-TREE" not in plan
+    assert "PRIMARY KEY (hash=? AND rid>?)" in plan
+    assert (way.entries, planner.total(where, way)) == (f"t_{TABLE} AS o", 1)
+    assert planner.way(All((where, Holds("city", "c")))).entries == ""
 
 
 def test_rows_are_walked_in_indexes_that_have_all_of_them(connection: sqlite3.Connection) -> None:
