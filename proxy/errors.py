@@ -51,6 +51,9 @@ class Code(enum.StrEnum):
     WRONG_COUNTRY = "wrong_country"  #: another country than the instance's
     UNAUTHORIZED = "unauthorized"  #: no access token, or one that is invalid or has expired
     FORBIDDEN = "forbidden"  #: the client may not do that
+    FILE_EXISTS = "file_exists"  #: the record has a file of that name
+    UNKNOWN_FILE = "unknown_file"  #: the record has no file with that id
+    RANGE_UNSATISFIABLE = "range_unsatisfiable"  #: a part of a file was asked for that it does not have
     FILES_UNAVAILABLE = "files_unavailable"  #: the object store cannot be reached or refuses to write
     IDEMPOTENCY_CHECK_FAILED = (
         "idempotency_check_failed"  #: the key is in use for another request, or for one under way

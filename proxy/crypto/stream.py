@@ -88,7 +88,7 @@ class StreamSealer(Secret):
         self._rest = b""  # at most one chunk: what may turn out to be the last
         self._number = 0
 
-    def update(self, content: bytes) -> list[bytes]:
+    def update(self, content: bytes | bytearray) -> list[bytes]:
         """The chunks that are complete now and certainly not the last; the rest is kept."""
         if len(self._rest) + len(content) <= CHUNK:
             self._rest += content

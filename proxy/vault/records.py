@@ -55,6 +55,7 @@ class Records:
         self._places = {field.name: place for place, field in enumerate(collection.slots) if field is not None}
         self._to_cell = {field.name: self._column(field) for field in self.schema.fields}
         self._cells = [None if of is None else (of.name, self._to_cell[of.name]) for of in collection.slots]
+        self.hash_name = keyset.hasher("file", self.schema.name)  #: what a file name is found by within its record
         self._decimals = [field.name for field in self.schema.fields if field.type is FieldType.DECIMAL]
 
     @property

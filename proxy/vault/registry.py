@@ -95,5 +95,20 @@ async def forget(store: Store, environment: str, table: str) -> None:
         await store.put_note(_note(environment), _encode(_Registry(left, registry.named)), stored)
 
 
+async def tables(store: Store, environment: str) -> tuple[str, ...]:
+    """The tables of all schemas that the registry has, whether they are in use or not."""
+    stored = await store.note(_note(environment))
+    return () if stored is None else tuple(known.table for known in _decode(stored).schemas.values())
+
+
+async def wake(store: Store, environment: str) -> None:
+    """Make the tables of all schemas known to the store, without their columns; for a start, before any of them is in use.
+
+    Then what stands beside rows can be looked at although nobody has declared the schema again.
+    """
+    for table in await tables(store, environment):
+        await store.ensure(Layout(table, ()))
+
+
 def _note(environment: str) -> str:
     return f"schemas:{environment}"

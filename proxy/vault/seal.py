@@ -8,7 +8,7 @@ import struct
 
 from proxy.crypto.aead import RecordAead, Seal
 from proxy.crypto.randomness import random_bytes
-from proxy.storage.rows import Past, Reply, Row, Staged
+from proxy.storage.rows import File, Past, Reply, Row, Staged
 from proxy.vault.content import Content, pack, unpack
 
 #: Bytes of salt of a record; without its salt the record's body never opens again (crypto-shredding).
@@ -39,6 +39,10 @@ class RecordSealer:
         """The sealed body of a staged change; it does not open as a live one, nor the reverse."""
         return self._seal(pack(content), b"s%b%b" % (self._scope, _numbers(self._rid, sid)))
 
+    def file(self, plain: bytes, file_id: bytes, name: str) -> bytes:
+        """What is known of a file of the record; it opens for this record, this file and this object alone."""
+        return self._seal(plain, b"f%b%b%b%b" % (self._scope, _numbers(self._rid, 0), file_id, name.encode()))
+
     def key(self, key: str) -> bytes:
         """The record's key as the application names it, sealed beside the body."""
         return self._seal(key.encode(), b"k%b%b" % (self._scope, _numbers(self._rid, 0)))
@@ -49,7 +53,8 @@ class Sealer:
 
     def __init__(self, aead: RecordAead, environment: str, schema: str) -> None:
         self._aead = aead
-        self._scope = b"\x00".join((environment.encode(), schema.encode())) + b"\x00"
+        #: Environment and schema, as everything that is sealed is bound to them.
+        self.scope = b"\x00".join((environment.encode(), schema.encode())) + b"\x00"
 
     def new_salt(self) -> bytes:
         """A salt for a new record."""
@@ -57,7 +62,7 @@ class Sealer:
 
     def record(self, rid: int, salt: bytes) -> RecordSealer:
         """What seals the bodies and the key of one record."""
-        return RecordSealer(self._aead.under(salt), self._scope, rid)
+        return RecordSealer(self._aead.under(salt), self.scope, rid)
 
     def plain_body(self, row: tuple[int, bytes], plain: bytes, version: int) -> bytes:
         """The sealed body of a version of the record with that id and salt, of packed content; nothing else of it is sealed."""
@@ -76,6 +81,11 @@ class Sealer:
         """The values of a staged update of the row with that salt."""
         return unpack(self._aead.open(staged.body, salt, self._context(b"s", staged.rid, staged.sid)))
 
+    def open_file(self, file: File, salt: bytes) -> bytes:
+        """What is known of a file of the row with that salt; raises as ``open``."""
+        context = b"%b%b%b" % (self._context(b"f", file.rid, 0), file.file_id, file.object.encode())
+        return self._aead.open(file.sealed, salt, context)
+
     def open_key(self, row: Row) -> str | None:
         """The record's key, or ``None`` while it has none."""
         if row.key_sealed is None:
@@ -92,7 +102,7 @@ class Sealer:
         return self._aead.open(reply.sealed[SALT_BYTES:], reply.sealed[:SALT_BYTES], self._of_reply(reply))
 
     def _of_reply(self, reply: Reply) -> bytes:
-        return b"a%b%b%b" % (self._scope, reply.key, reply.digest)
+        return b"a%b%b%b" % (self.scope, reply.key, reply.digest)
 
     def _context(self, part: bytes, rid: int, number: int) -> bytes:
-        return b"%b%b%b" % (part, self._scope, _numbers(rid, number))
+        return b"%b%b%b" % (part, self.scope, _numbers(rid, number))

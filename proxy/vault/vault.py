@@ -9,11 +9,15 @@ from proxy.clock import Clock
 from proxy.crypto.keyset import Keyset
 from proxy.crypto.sources import KeySource
 from proxy.errors import Code, VaultError
+from proxy.objectstore.base import ObjectStore
 from proxy.storage.base import Store
 from proxy.storage.rows import Layout
+from proxy.vault.belonging import belong
 from proxy.vault.collection import Collection, History, Observe, Recipe, Sequencer, Surroundings, TableState
+from proxy.vault.contents import Contents
 from proxy.vault.janitor import prune, reap, sweep_expired
-from proxy.vault.registry import forget, place
+from proxy.vault.objectsweep import ObjectSweep
+from proxy.vault.registry import forget, place, wake
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,7 @@ class Vault:
         self._late: deque[Callable[[], Awaitable[None]]] = deque()
         self._settling = asyncio.Lock()
         self._fault: VaultError | None = None  # of the last late settling that failed
+        self._sweep: ObjectSweep | None = None
 
     async def collection(self, recipe: Recipe) -> Collection:
         """The collection of a schema; its table is made, or gets the columns it lacks."""
@@ -78,6 +83,17 @@ class Vault:
         """The environment whose keys and records these are."""
         return self._around.environment
 
+    async def keep_files(self, objects: ObjectStore, limit: int) -> Contents:
+        """The contents of attachments, ``limit`` bytes each, in that object store, which upkeep sweeps from now on.
+
+        Raises ``VaultError`` (BAD_STORE) when store and object store do not belong together.
+        """
+        around = self._around
+        await belong(objects, around.store)
+        contents = Contents(objects, around.keyset.streams(), limit)
+        self._sweep = ObjectSweep(contents, around.store, around.environment, around.clock)
+        return contents
+
     def collections(self) -> Iterable[Collection]:
         """The collections in use, as last asked for; not those that the vault keeps for itself (``@…``)."""
         return tuple(made for name, made in self._collections.items() if not name.startswith("@"))
@@ -111,6 +127,8 @@ class Vault:
             await sweep_expired(collection)
             await prune(collection)
             await reap(collection, self._options.pending_keep)
+        if self._sweep is not None:
+            await self._sweep.round()
 
     async def _settle_late(self) -> None:
         """Settle what waits, oldest first. What the store still cannot write stays; another fault ends only its own."""
@@ -143,7 +161,9 @@ async def open_vault(store: Store, source: KeySource, clock: Clock, observe: Obs
     A store without a keyset gets a new one. Raises ``VaultError(BAD_KEYS)`` when the master key is not the one this
     store was made with; nothing is changed then.
     """
-    return new_vault(await open_keyset(store, source, options.environment), store, clock, observe, options)
+    keyset = await open_keyset(store, source, options.environment)
+    await wake(store, options.environment)
+    return new_vault(keyset, store, clock, observe, options)
 
 
 def new_vault(keyset: Keyset, store: Store, clock: Clock, observe: Observe, options: VaultOptions) -> Vault:

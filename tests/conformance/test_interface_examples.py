@@ -7,12 +7,13 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from aiohttp import FormData
 from jsonschema import Draft202012Validator
 
 from proxy.web.api.document.assemble import assemble
 from proxy.web.api.document.described import DESCRIBED
 from proxy.web.api.document.parts import Description, Example
-from proxy.web.api.document.world import CONTACT, RECORDS
+from proxy.web.api.document.world import CONTACT, FILE, RECORDS
 from proxy.web.api.operation import Operation
 from proxy.web.api.operations import OPERATIONS
 from tests.support.world import ENGINES, World, world
@@ -53,11 +54,21 @@ async def furnished(here: World, example: Example) -> dict[str, str]:
     for record in RECORDS:
         here.clock.advance(1000)
         assert (await here.client("POST", "/api/models/contact", json=record)).status == 201
+    texts = {"file_id": await attached(here)}
     if not any(text in str((example.path, example.headers)) for text in ("{client_id}", "{basic}")):
-        return {}  # a client costs the time that guessing its secret would
+        return texts  # a client costs the time that guessing its secret would
     made = await here.office.service.clients.create("examples", "default", admin=True)
     basic = base64.b64encode(f"{made.client.id}:{made.secret}".encode()).decode()
-    return {"client_id": made.client.id, "basic": basic}
+    return {**texts, "client_id": made.client.id, "basic": basic}
+
+
+async def attached(here: World) -> str:
+    """The file of the first record; its id."""
+    name, content = FILE
+    form = FormData()
+    form.add_field("file", content, filename=name, content_type="text/plain")
+    path = f"/api/models/contact/{RECORDS[0]['id']}/files"
+    return str((await here.client("POST", path, data=form, headers={"x-filename": name})).json["file_id"])
 
 
 def filled(text: str, texts: dict[str, str]) -> str:
@@ -70,7 +81,10 @@ def request(described: Description, example: Example, texts: dict[str, str]) -> 
         return {"headers": headers}
     if isinstance(example.body, bytes):
         return {"headers": headers, "data": example.body}
-    return {"headers": {"Content-Type": described.request_type, **headers}, "data": json.dumps(example.body).encode()}
+    return {
+        "headers": {"Content-Type": described.request_type, **headers},
+        "data": filled(json.dumps(example.body), texts).encode(),
+    }
 
 
 @pytest.mark.parametrize("engine", ENGINES)

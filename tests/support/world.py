@@ -9,6 +9,7 @@ from typing import Any
 from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
 from proxy.model.definition import read_definition
+from proxy.objectstore import open_objects
 from proxy.storage import open_store
 from proxy.storage.base import Store
 from proxy.vault.catalog import Catalog, open_catalog
@@ -52,11 +53,15 @@ async def world(folder: Path, engine: str = "memory", *, tokens: bool = False, *
         store = await open_store("memory:" if engine == "memory" else f"sqlite:///{folder / 'vault.db'}")
         stack.push_async_callback(store.close)
         vault = new_vault(keyset, store, clock, lambda *_: None, VaultOptions("default", "SE", 86_400_000))
+        objects = await open_objects("memory:" if engine == "memory" else f"file://{folder / 'files'}")
+        contents = await vault.keep_files(objects, 20 * 2**20)
+        stack.push_async_callback(contents.close)
         catalog = await open_catalog(vault, lambda error: None)
         stack.push_async_callback(catalog.close)
         here = await stack.enter_async_context(office(store, keyset, clock))
         made = services(
             catalog=catalog,
+            contents=contents,
             auth=here.service,
             access=bearer(here.service.tokens) if tokens else access,
             once=repeating(Replies(), await system_collection(vault)),

@@ -26,6 +26,20 @@ BY_ROUTE: Final[Mapping[tuple[str, Code], int]] = MappingProxyType(
         ("clone_record", Code.NO_MATCH): 403,
         ("show_schema", Code.UNKNOWN_SCHEMA): 404,  # ours: here the schema itself is asked for
         ("remove_schema", Code.UNKNOWN_SCHEMA): 404,
+        # A move answers 401 for "an attachment identifier is not accessible", and knows neither 400 nor 409, 413 and 415.
+        ("move_attachments", Code.UNKNOWN_FILE): 401,
+        ("move_attachments", Code.FILE_EXISTS): 422,
+        ("move_attachments", Code.INVALID_INPUT): 422,
+        ("move_attachments", Code.UNSUPPORTED_MEDIA_TYPE): 422,
+        ("move_attachments", Code.TOO_LARGE): 422,
+        ("move_attachments", Code.CONFLICT): 422,
+        ("move_attachments", Code.UNKNOWN_SCHEMA): 404,
+        ("download_attachment", Code.INVALID_INPUT): 422,
+        ("download_attachment", Code.CONFLICT): 422,
+        ("download_attachment", Code.UNKNOWN_SCHEMA): 404,
+        ("delete_attachment", Code.INVALID_INPUT): 422,
+        ("delete_attachment", Code.CONFLICT): 422,
+        ("delete_attachment", Code.UNKNOWN_SCHEMA): 404,
     }
 )
 

@@ -15,6 +15,7 @@ from proxy.model.limits import DEFAULTS, Limits
 from proxy.model.record import Record
 from proxy.storage.changes import Change
 from proxy.vault.catalog import Catalog
+from proxy.vault.contents import Contents
 from proxy.web.peers import Trusted
 
 
@@ -64,6 +65,7 @@ class Services:
     auth: TokenService
     trusted: Trusted  #: whose forwarding fields tell where a caller is
     country: str  #: lower-case ISO code; the one country of this instance
+    contents: Contents | None = None  #: the contents of attachments
     limits: Limits = DEFAULTS
     observe: Callable[[str, int, float], None] = _unobserved  #: operation, status, seconds: after each request
     functions: Runner  #: resident functions, and what runs them

@@ -6,12 +6,13 @@ A line is a promise: the statuses are those of the interface specification, oper
 
 from typing import Final
 
-from proxy.web.api import about, clients, finding, functions, models, schemas, tokens
+from proxy.web.api import about, clients, files, finding, functions, models, schemas, tokens
 from proxy.web.api.operation import Access, Operation, Takes
 
 _FORM, _NOTHING = Takes.FORM, Takes.NOTHING
 _OPEN, _ADMIN = Access.OPEN, Access.ADMIN
 _MODEL: Final = "/api/models/{schema}"
+_FILES: Final = "/api/models/{schema}/{record_key}/files"
 
 # Statuses of errors. Those of the model-based family are the specification's, operation by operation.
 _OAUTH: Final = (400, 401, 408, 413, 429)
@@ -24,6 +25,9 @@ _HISTORY: Final = (400, 401, 404, 409, 422)
 _EXPORT: Final = (400, 401, 409, 422)
 _CALL: Final = (400, 401, 413, 415, 429)
 _MIGRATE: Final = (400, 401, 404, 409, 422, 429)
+_UPLOAD: Final = (400, 401, 403, 404, 409, 413, 415, 422, 429)
+_DOWNLOAD: Final = (401, 403, 404, 416, 422, 429)  # 416, and 206 beside 200: HTTP's own, for parts of a file
+_FILE: Final = (401, 403, 404, 422, 429)
 _CLIENTS: Final = (400, 401, 403)
 _SCHEMA: Final = "/api/schemas/{schema}"
 
@@ -62,4 +66,10 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("remove_schema", "DELETE", _SCHEMA, schemas.remove, 204, (*_CLIENTS, 404, 409, 429), _NOTHING, _ADMIN, ("records",)),
     Operation("openapi", "GET", "/openapi.json", about.openapi, 200, (400, 401), _NOTHING, _OPEN),
     Operation("docs", "GET", "/docs", about.docs, 200, (400,), _NOTHING, _OPEN),
+    Operation("upload_attachment", "POST", _FILES, files.upload_attachment, 201, _UPLOAD, Takes.STREAM),
+    Operation("replace_attachment", "PUT", _FILES, files.replace_attachment, 201, _UPLOAD, Takes.STREAM),
+    Operation("change_attachment", "PATCH", _FILES + "/{file_id}", files.change_attachment, 200, _UPLOAD),
+    Operation("download_attachment", "GET", _FILES + "/{file_id}", files.download_attachment, 200, _DOWNLOAD, _NOTHING, also=(206,)),
+    Operation("move_attachments", "POST", _MODEL + "/{source}/files/move/{destination}", files.move_attachments, 204, _FILE),
+    Operation("delete_attachment", "DELETE", _FILES + "/{file_id}", files.delete_attachment, 204, _FILE, _NOTHING),
 )  # fmt: skip

@@ -10,13 +10,11 @@ from typing import Final
 from proxy.errors import Code, Detail, VaultError
 from proxy.vault.collection import Collection
 from proxy.vault.idempotency import Answered, Replies
-from proxy.web.api.operation import Answer, Call, Handler, Once
+from proxy.web.api.files import check_repeated
+from proxy.web.api.operation import Answer, Call, Handler, Once, Takes
 
 _NAME: Final = "Idempotency-Key"
 _KEY: Final = re.compile(r"[!-~]{1,255}", re.ASCII)
-
-#: Header fields of a request that belong to what is asked, where there is no body in memory.
-_SAID: Final = ("Content-Type", "Content-Length", "X-Filename")
 
 
 def repeating(replies: Replies, system: Collection) -> Once:
@@ -31,6 +29,8 @@ def repeating(replies: Replies, system: Collection) -> Once:
         scope = (call.principal.client, operation.method, operation.path, *call.path.values(), key)
         async with replies.once(collection, scope, _request(call)) as one:
             if one.replay is not None:
+                if call.operation.takes is Takes.STREAM:
+                    await check_repeated(call, one.replay)
                 return _again(one.replay)
             call.keep = lambda answer: one.changes(_answered(answer))
             answer = await handler(call)
@@ -50,11 +50,9 @@ def _key(call: Call) -> str:
 
 
 def _request(call: Call) -> bytes:
-    """What has to be alike in a repetition: query and body; of an upload, what its header fields say."""
-    headers = call.request.headers
-    said = "" if call.body else "\n".join(headers.get(name, "") for name in _SAID)
+    """What has to be alike in a repetition: query and body. The content of an upload is compared when it is repeated."""
     query = "&".join(f"{name}={value}" for name, value in sorted(call.query.items()))
-    return b"\0".join((query.encode(), said.encode("utf-8", "surrogateescape"), call.body))
+    return b"\0".join((query.encode(), call.body))
 
 
 def _answered(answer: Answer) -> Answered:

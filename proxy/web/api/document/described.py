@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from proxy.web.api.document import about, clients, exporting, functions, models, schemas
+from proxy.web.api.document import about, clients, exporting, files, functions, models, schemas
 from proxy.web.api.document.parts import Description
 
 DESCRIBED: Final[dict[str, Description]] = {
@@ -10,6 +10,7 @@ DESCRIBED: Final[dict[str, Description]] = {
     **schemas.DESCRIBED,
     **exporting.DESCRIBED,
     **functions.DESCRIBED,
+    **files.DESCRIBED,
     **clients.DESCRIBED,
     **about.DESCRIBED,
 }

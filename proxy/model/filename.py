@@ -1,0 +1,40 @@
+"""What an attachment may be called, and of which type it may be said to be."""
+
+import re
+import unicodedata
+from typing import Final
+
+#: Characters of a file name.
+LONGEST: Final = 255
+
+#: What an attachment is said to be where nobody says more (RFC 2046, section 4.5.1).
+UNKNOWN_TYPE: Final = "application/octet-stream"
+
+_TOKEN: Final = (
+    r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,127}"  # RFC 9110, section 5.6.2; the length is that of RFC 6838, section 4.2
+)
+_PARAMETER: Final = rf"[ \t]*;[ \t]*{_TOKEN}=(?:{_TOKEN}|\"[\x20\x21\x23-\x5b\x5d-\x7e]*\")"
+_MIME_TYPE: Final = re.compile(rf"{_TOKEN}/{_TOKEN}(?:{_PARAMETER})*", re.ASCII)
+
+
+def fault_of_filename(name: str) -> str | None:
+    """What is wrong with a file name, as the rest of "The file name …"; ``None`` when nothing is. Never quotes it."""
+    if not 1 <= len(name) <= LONGEST:
+        return f"has 1 to {LONGEST} characters."
+    if name in (".", "..") or "/" in name or "\\" in name:
+        return "is a name alone, without a path."
+    if any(unicodedata.category(character) in ("Cc", "Cs") for character in name):
+        return "has no control characters and no halves of characters."
+    return None
+
+
+def fault_of_mime_type(text: str) -> str | None:
+    """What is wrong with a MIME type, as the rest of "The type …"; ``None`` when nothing is."""
+    if len(text) > LONGEST or not _MIME_TYPE.fullmatch(text):
+        return f"is written as in text/plain, in at most {LONGEST} characters (RFC 9110, section 8.3.1)."
+    return None
+
+
+def same_name(name: str) -> bytes:
+    """What two spellings of one file name have in common (NFC); names differ by letter case."""
+    return unicodedata.normalize("NFC", name).encode()

@@ -1,0 +1,159 @@
+"""What is known of the files of records: sealed beside the record's row, bound to it, and opened with it.
+
+The name, the hash, the type and the salt of the content are sealed under the record's own key, so they end with the record.
+The content does not move when its file does: another record gets another seal around the same salt.
+"""
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from proxy.crypto.aead import cannot_open
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.filename import same_name
+from proxy.model.record import Attachment
+from proxy.storage.changes import Amend
+from proxy.storage.rows import File, Row
+from proxy.vault.contents import Kept
+from proxy.vault.records import Records
+
+
+class _Known(
+    msgspec.Struct, frozen=True, rename={"filename": "n", "hash": "h", "mime_type": "t", "size": "s", "salt": "k"}
+):
+    """What is sealed of a file."""
+
+    filename: str
+    hash: str
+    mime_type: str
+    size: int
+    salt: bytes
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(_Known).decode
+
+
+class Label(NamedTuple):
+    """What a caller says of a file."""
+
+    filename: str
+    mime_type: str
+
+
+class Opened(NamedTuple):
+    """A file in the clear, and what opens its content."""
+
+    file: File
+    attachment: Attachment
+    kept: Kept
+
+
+def new_id() -> bytes:
+    """The id of a new file: a random UUID (RFC 9562, section 5.4)."""
+    return uuid.uuid4().bytes
+
+
+def id_of(text: str) -> bytes | None:
+    """The id that a caller writes, in the one spelling that ``Attachment.file_id`` has; ``None`` when it cannot be one."""
+    try:
+        found = uuid.UUID(text)
+    except ValueError:
+        return None
+    return found.bytes if str(found) == text else None
+
+
+def file_of(records: Records, row: Row, kept: Kept, label: Label, before: File | None = None) -> File:
+    """The file of a row with that content; in place of ``before``, it keeps its id and its creation."""
+    now = records.collection.clock()
+    file_id = bytes.fromhex(kept.object[:32])
+    known = _Known(label.filename, kept.hash, label.mime_type, kept.size, kept.salt)
+    sealer = records.collection.sealer.record(row.rid, row.salt)
+    return File(
+        file_id,
+        row.rid,
+        name_hash(records, label.filename),
+        kept.object,
+        kept.size,
+        now if before is None else before.created_at,
+        now,
+        sealer.file(_encode(known), file_id, kept.object),
+    )
+
+
+def name_hash(records: Records, filename: str) -> bytes:
+    """The keyed hash under which a record has a file of that name."""
+    return records.hash_name(same_name(filename))
+
+
+def open_file(records: Records, row: Row, file: File) -> Opened:
+    """A file of the row. ``VaultError(CANNOT_OPEN)`` when it was changed, or moved from another row or object."""
+    plain = records.collection.sealer.open_file(file, row.salt)
+    known = _decode(plain)
+    if known.size != file.size:
+        raise cannot_open()
+    shown = Attachment(
+        str(uuid.UUID(bytes=file.file_id)),
+        known.filename,
+        known.hash,
+        known.mime_type,
+        known.size,
+        file.created_at,
+        file.updated_at,
+    )
+    return Opened(file, shown, Kept(file.object, known.salt, known.size, known.hash))
+
+
+async def attachments_of(records: Records, rids: Sequence[int]) -> dict[int, tuple[Attachment, ...]]:
+    """The attachments of these rows, oldest first; rows without any are left out.
+
+    One that does not open is counted, logged by its event, and left out.
+    """
+    collection = records.collection
+    files = await collection.store.files(collection.table, rids)
+    if not files:
+        return {}
+    rows = await collection.store.rows(collection.table, list(files))
+    return {rid: tuple(_openable(records, rows[rid], found)) for rid, found in files.items() if rid in rows}
+
+
+def handed_over(records: Records, rows: tuple[Row, Row], files: Sequence[File], others: Iterable[File]) -> list[Amend]:
+    """The changes that give files of the first row to the second one, which has ``others`` already.
+
+    Raises ``VaultError``: FILE_EXISTS with a detail for each name that is taken there; CANNOT_OPEN.
+    """
+    source, destination = rows
+    taken = {file.name for file in others}
+    clash = [index for index, file in enumerate(files) if file.name in taken]
+    if clash:
+        text = "The destination has a file of this name."
+        raise VaultError(
+            Code.FILE_EXISTS,
+            "A file cannot be moved to a record that has one of its name; nothing was moved.",
+            tuple(Detail(f"/attachment_ids/{index}", text) for index in clash),
+        )
+    changes = []
+    for file in files:
+        opened = open_file(records, source, file)
+        label = Label(opened.attachment.filename, opened.attachment.mime_type)
+        changes.append(Amend(file_of(records, destination, opened.kept, label, file), source.rid))
+    return changes
+
+
+def _openable(records: Records, row: Row, files: Iterable[File]) -> list[Attachment]:
+    found: list[Attachment] = []
+    for file in files:
+        try:
+            found.append(open_file(records, row, file).attachment)
+        except VaultError as error:
+            if error.code is not Code.CANNOT_OPEN:
+                raise
+            records.collection.observe("unopenable_file")
+    return found
+
+
+def by_id(files: Mapping[int, Sequence[File]], rid: int) -> dict[bytes, File]:
+    """The files of a row by their id."""
+    return {file.file_id: file for file in files.get(rid, ())}

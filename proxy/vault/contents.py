@@ -1,0 +1,206 @@
+"""The contents of attachments: sealed on their way into the object store, authenticated before a byte comes out of it.
+
+Beside ``seal`` this is the only file where clear text and keys meet. A content is sealed as a stream of chunks under a key of
+its own, bound to environment, schema and the name of its object. Its salt and its length stand in the file's row, sealed
+under the record's key; so an object alone opens for nobody, and never for another file.
+
+An object's name begins with the id of its file in hexadecimal. Whoever looks for objects that no row names can therefore
+walk through both in one order.
+"""
+
+import hashlib
+from collections.abc import AsyncIterable, AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import NamedTuple
+
+from proxy.crypto.aead import cannot_open
+from proxy.crypto.randomness import random_bytes
+from proxy.crypto.stream import (
+    CHUNK,
+    HEADER_BYTES,
+    SEALED_CHUNK,
+    StreamAead,
+    StreamOpener,
+    StreamSealer,
+    chunks,
+    sealed_size,
+)
+from proxy.errors import Code, VaultError
+from proxy.objectstore.base import ObjectStore, Opened
+from proxy.objectstore.threads import Threads
+from proxy.vault.seal import SALT_BYTES
+
+#: Bytes of content that are sealed or opened in one go, beside the event loop. A transfer holds a few times as much.
+PIECE = 8 * CHUNK
+
+#: Transfers at the same moment, so that all of them together take no more than some hundred megabytes.
+TRANSFERS = 128
+
+#: Threads that seal and open; hashing is what takes their time.
+_THREADS = 4
+
+
+class Kept(NamedTuple):
+    """A content that is durable in the object store, while no row names it yet."""
+
+    object: str
+    salt: bytes
+    size: int  #: bytes of content
+    hash: str  #: SHA-256 of the content in hexadecimal
+
+
+class Contents:
+    """The contents of one vault. ``limit`` is the bytes of one content."""
+
+    def __init__(self, objects: ObjectStore, streams: StreamAead, limit: int) -> None:
+        self.objects = objects
+        self.limit = limit
+        self._streams = streams
+        self._threads = Threads(_THREADS)
+        self._uploading: set[str] = set()
+        self._transfers = 0
+
+    def uploading(self) -> frozenset[str]:
+        """Objects that are being written, or whose row is being committed: no row names them, and they are no orphans."""
+        return frozenset(self._uploading)
+
+    async def close(self) -> None:
+        """Finish what was begun. Idempotent."""
+        self._threads.close()
+        await self.objects.close()
+
+    @asynccontextmanager
+    async def kept(self, file_id: bytes, scope: bytes, content: AsyncIterable[bytes]) -> AsyncIterator[Kept]:
+        """Seal and keep a content; the row that names it has to be committed within the block.
+
+        Raises ``VaultError``: TOO_LARGE as soon as the content exceeds the limit, OVERLOADED, FILES_UNAVAILABLE. What
+        ``content`` raises comes out. An object that gets no row is removed by ``drop``, or else by the sweep.
+        """
+        name = file_id.hex() + random_bytes(8).hex()
+        self._uploading.add(name)
+        try:
+            with self.transfer():
+                salt = random_bytes(SALT_BYTES)
+                sealing = _Sealing(self._streams.sealer(salt, _bound(scope, name)), self._threads, self.limit)
+                await self.objects.put(name, sealing.pieces(content))
+            yield Kept(name, salt, sealing.size, sealing.digest.hexdigest())
+        finally:
+            self._uploading.discard(name)
+
+    async def drop(self, name: str) -> None:
+        """Remove an object whose row was refused for certain. Where that fails, the sweep does it."""
+        try:
+            await self.objects.delete(name)
+        except VaultError as error:
+            if error.code is not Code.FILES_UNAVAILABLE:
+                raise
+
+    async def open(self, kept: Kept, scope: bytes) -> "Content":
+        """Open a content; the caller closes it.
+
+        Raises ``NoObject``; ``VaultError``: CANNOT_OPEN when length or header are not its own, FILES_UNAVAILABLE.
+        """
+        opened = await self.objects.open(kept.object)
+        try:
+            if opened.size != sealed_size(kept.size):
+                raise cannot_open()
+            header = await opened.read(0, HEADER_BYTES)
+            opener = self._streams.opener(header, kept.salt, _bound(scope, kept.object))
+        except BaseException:
+            opened.close()
+            raise
+        return Content(opened, opener, self._threads, kept.size)
+
+    @contextmanager
+    def transfer(self) -> Iterator[None]:
+        """Count one more transfer. Raises ``VaultError`` (OVERLOADED) when there are as many as there may be."""
+        if self._transfers >= TRANSFERS:
+            raise VaultError(Code.OVERLOADED, "As many files are on their way as may be: send this again later.")
+        self._transfers += 1
+        try:
+            yield
+        finally:
+            self._transfers -= 1
+
+
+class Content:
+    """An open content."""
+
+    def __init__(self, opened: Opened, opener: StreamOpener, threads: Threads, size: int) -> None:
+        self._opened = opened
+        self._opener = opener
+        self._threads = threads
+        self._last = chunks(size) - 1
+        self.size = size
+
+    async def pieces(self, start: int = 0, stop: int | None = None) -> AsyncIterator[bytes]:
+        """The bytes from ``start`` to before ``stop``, piece by piece; each was authenticated before it is given.
+
+        Raises ``VaultError`` (CANNOT_OPEN) in place of a piece that was changed, cut, moved or exchanged.
+        """
+        stop = self.size if stop is None else stop
+        number, step = start // CHUNK, PIECE // CHUNK
+        end = max(number + 1, chunks(stop))
+        while number < end:
+            count = min(step, end - number)
+            sealed = await self._opened.read(HEADER_BYTES + number * SEALED_CHUNK, count * SEALED_CHUNK)
+            parts = await self._threads.run(self._open, number, count, sealed)
+            first, beyond = number * CHUNK, (number + count) * CHUNK - stop
+            plain = b"".join(parts)
+            if start > first or beyond > 0:
+                plain = plain[max(0, start - first) : stop - first]
+            number += count
+            if plain:
+                yield plain
+
+    def close(self) -> None:
+        """Let go of it. Idempotent."""
+        self._opened.close()
+
+    def _open(self, number: int, count: int, sealed: bytes) -> list[bytes]:
+        view = memoryview(sealed)
+        return [
+            self._opener.chunk(
+                number + index,
+                view[index * SEALED_CHUNK : (index + 1) * SEALED_CHUNK],
+                last=number + index == self._last,
+            )
+            for index in range(count)
+        ]
+
+
+class _Sealing:
+    """One content on its way into the object store: gathered to pieces, counted, hashed and sealed."""
+
+    def __init__(self, sealer: StreamSealer, threads: Threads, limit: int) -> None:
+        self.size = 0
+        self.digest = hashlib.sha256()
+        self._sealer = sealer
+        self._threads = threads
+        self._limit = limit
+
+    async def pieces(self, content: AsyncIterable[bytes]) -> AsyncIterator[Sequence[bytes]]:
+        """The sealed stream, header first."""
+        yield [self._sealer.header]
+        gathered = bytearray()  # not a list: callers may send their content byte by byte
+        async for part in content:
+            self.size += len(part)
+            if self.size > self._limit:
+                raise VaultError(
+                    Code.TOO_LARGE, f"The file is larger than {self._limit} bytes, the most that is taken here."
+                )
+            gathered += part
+            if len(gathered) >= PIECE:
+                yield await self._threads.run(self._seal, gathered)
+                gathered = bytearray()
+        yield await self._threads.run(self._seal, gathered)
+        yield [self._sealer.finish()]
+
+    def _seal(self, plain: bytearray) -> list[bytes]:
+        self.digest.update(plain)
+        return self._sealer.update(plain)
+
+
+def _bound(scope: bytes, name: str) -> bytes:
+    """What a content is bound to: environment, schema, and the one object that holds it."""
+    return b"o%b%b" % (scope, name.encode())

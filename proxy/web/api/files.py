@@ -1,0 +1,257 @@
+"""Handlers of attachments: upload, replace, change, download, move, delete."""
+
+import hashlib
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Final
+from urllib.parse import quote, unquote_to_bytes
+
+import msgspec
+
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.filename import fault_of_filename, fault_of_mime_type
+from proxy.model.record import Attachment
+from proxy.storage.changes import Change
+from proxy.vault import attachments
+from proxy.vault.attached import Label
+from proxy.vault.attachments import Download, Incoming, Owner, Then
+from proxy.vault.contents import Contents
+from proxy.vault.idempotency import Answered
+from proxy.web.api import wire
+from proxy.web.api.errors import refused
+from proxy.web.api.operation import Answer, Call
+from proxy.web.api.part import Part
+from proxy.web.api.ranges import asked
+
+#: Bytes of an upload that may stand around its content, for a request to be refused by its length alone.
+_AROUND: Final = 64 * 1024
+
+_FILENAME: Final = "x-filename"
+_ESCAPED: Final = re.compile(r"%[0-9A-Fa-f]{2}", re.ASCII)
+_EXTENDED: Final = re.compile(r"utf-8'[A-Za-z0-9-]*'", re.ASCII | re.IGNORECASE)  # RFC 8187, section 3.2
+_GONE: Final = Answer(204)
+
+
+async def upload_attachment(call: Call) -> Answer:
+    """A new file for a record."""
+    incoming, owner = await _incoming(call), _owner(call, "record_key")
+
+    def show(made: Attachment) -> Answer:
+        return _shown(call, made, 201)
+
+    return show(await attachments.upload(_contents(call), owner, incoming, _then(call, show)))
+
+
+async def check_repeated(call: Call, answered: Answered) -> None:
+    """Raise ``VaultError`` (IDEMPOTENCY_CHECK_FAILED) unless an upload brings the file of which that answer tells.
+
+    What arrives is hashed and kept nowhere. Name, type and content count; the boundary of the body is another each time.
+    """
+    incoming = await _incoming(call)
+    digest, size, limit = hashlib.sha256(), 0, _contents(call).limit
+    async for piece in incoming.content:
+        digest.update(piece)
+        size += len(piece)
+        if size > limit:
+            break
+    told = msgspec.json.decode(answered.body)
+    first = (told["filename"], told["mime_type"], told["size"], told["hash"])
+    if (*incoming.label, size, digest.hexdigest()) != first:
+        raise VaultError(
+            Code.IDEMPOTENCY_CHECK_FAILED, "This idempotency key was used for another file; use a new one."
+        )
+
+
+async def replace_attachment(call: Call) -> Answer:
+    """A file in place of the one of its name; without one, a new file."""
+    incoming = await _incoming(call)
+    return _shown(call, await attachments.replace(_contents(call), _owner(call, "record_key"), incoming), 201)
+
+
+async def change_attachment(call: Call) -> Answer:
+    """Another name or type for a file."""
+    label = _label(call.content)
+    made = await attachments.change(_owner(call, "record_key"), call.path["file_id"], label)
+    return _shown(call, made, 200)
+
+
+async def download_attachment(call: Call) -> Answer:
+    """The content of a file, or the part of it that is asked for."""
+    contents = _contents(call)
+    download = await attachments.download(contents, _owner(call, "record_key"), call.path["file_id"])
+    size, etag = download.attachment.size, f'"{download.attachment.hash}"'
+    headers = {
+        "Accept-Ranges": "bytes",
+        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(download.attachment.filename, safe='')}",
+        "ETag": etag,
+    }
+    try:
+        span = asked(call.request.headers, size, etag) if call.request.method == "GET" else None
+    except VaultError as error:
+        download.close()
+        answer = refused(call.operation.name, error)
+        return answer._replace(headers={**answer.headers, "Content-Range": f"bytes */{size}"})
+    start, stop = span or (0, size)
+    if span is not None:
+        headers["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"
+    stream = await _begun(download, start, stop)
+    return Answer(200 if span is None else 206, b"", headers, "application/octet-stream", stream, stop - start)
+
+
+async def move_attachments(call: Call) -> Answer:
+    """Files of one record for another."""
+    file_ids = _ids(call)
+    await attachments.move(_owner(call, "source"), call.path["destination"], file_ids, _then(call, lambda _: _GONE))
+    return _GONE
+
+
+async def delete_attachment(call: Call) -> Answer:
+    """The end of a file."""
+    await attachments.delete(_owner(call, "record_key"), call.path["file_id"], _then(call, lambda _: _GONE))
+    return _GONE
+
+
+# ---------------------------------------------------------------------- parts
+
+
+def _owner(call: Call, name: str) -> Owner:
+    return Owner(call.services.catalog.records(call.path["schema"]), call.path[name])
+
+
+def _contents(call: Call) -> Contents:
+    contents = call.services.contents
+    if contents is None:
+        raise VaultError(Code.FILES_UNAVAILABLE, "This vault keeps no files.")
+    return contents
+
+
+def _then(call: Call, show: Callable[[Any], Answer]) -> Then:
+    """What has to be committed with the change, so that its answer can be given again."""
+    keep = call.keep
+    if keep is None:
+        return _nothing_more
+    return lambda made: keep(show(made[0] if made else None))
+
+
+def _nothing_more(_made: Sequence[Attachment]) -> Sequence[Change]:
+    return ()
+
+
+def _shown(call: Call, made: Attachment, status: int) -> Answer:
+    return wire.answer(status, wire.attachment(call.path["schema"], call.path["record_key"], made))
+
+
+async def _incoming(call: Call) -> Incoming:
+    """The file of an upload; its content is read when somebody asks for it."""
+    faults: list[Detail] = []
+    name = _filename(call.request.headers.getall(_FILENAME, []), faults)
+    if faults:
+        raise VaultError(Code.INVALID_FILE, "The upload lacks a file name that can be used.", tuple(faults))
+    limit = _contents(call).limit
+    if (call.request.content_length or 0) > limit + _AROUND:
+        raise VaultError(Code.TOO_LARGE, f"The file is larger than {limit} bytes, the most that is taken here.")
+    part = Part(call.request)
+    await part.begin()
+    return Incoming(Label(name, part.mime_type), part.content())
+
+
+def _filename(given: Sequence[str], faults: list[Detail]) -> str:
+    """The file name of the header field: as it is, percent-encoded, or as RFC 8187 writes it; UTF-8 in every case."""
+    if len(given) != 1:
+        faults.append(Detail(_FILENAME, "Has to be there, once."))
+        return ""
+    text = given[0].strip()
+    if (extended := _EXTENDED.match(text)) is not None:
+        text = text[extended.end() :]
+    name = text
+    if extended is not None or _ESCAPED.search(text):
+        try:
+            name = unquote_to_bytes(text.encode("utf-8", "surrogateescape")).decode()
+        except UnicodeDecodeError:
+            faults.append(Detail(_FILENAME, "What is percent-encoded has to be UTF-8."))
+            return ""
+    if (fault := fault_of_filename(name)) is not None:
+        faults.append(Detail(_FILENAME, f"A file name {fault}"))
+    return name
+
+
+def _label(content: Any) -> tuple[str | None, str | None]:
+    """The name and the type that a change asks for."""
+    faults: list[Detail] = []
+    known = {"filename": fault_of_filename, "mime_type": fault_of_mime_type}
+    if not isinstance(content, dict):
+        raise VaultError(Code.INVALID_INPUT, "The body has to be an object.", (Detail("", "Has to be an object."),))
+    for name, value in content.items():
+        if name not in known:
+            faults.append(Detail("", "Known members are filename and mime_type."))
+        elif not isinstance(value, str):
+            faults.append(Detail(f"/{name}", "Has to be a string."))
+        elif (fault := known[name](value)) is not None:
+            faults.append(Detail(f"/{name}", f"It {fault}"))
+    if not content:
+        faults.append(Detail("", "Has to have filename, mime_type, or both."))
+    if faults:
+        raise VaultError(
+            Code.INVALID_INPUT, "The attachment cannot be changed like this.", tuple(dict.fromkeys(faults))
+        )
+    return content.get("filename"), content.get("mime_type")
+
+
+def _ids(call: Call) -> list[str]:
+    """The attachments that a move names."""
+    content, place, most = call.content, "/attachment_ids", call.services.limits.batch
+    found = content.get("attachment_ids") if isinstance(content, dict) else None
+    if not isinstance(content, dict) or not isinstance(found, list):
+        raise _not_ids(Detail(place, "Has to be an array of the ids of attachments."))
+    if content.keys() != {"attachment_ids"}:
+        raise _not_ids(Detail("", "The only member known is attachment_ids."))
+    if not found:
+        raise _not_ids(Detail(place, "Has to name one attachment at least."))
+    if len(found) > most:
+        raise VaultError(Code.BATCH_TOO_LARGE, f"At most {most} attachments are moved at once.")
+    faults: list[Detail] = []
+    seen: set[str] = set()
+    for index, item in enumerate(found):
+        if not isinstance(item, str):
+            faults.append(Detail(f"{place}/{index}", "Has to be a string."))
+        elif item in seen:
+            faults.append(Detail(f"{place}/{index}", "Stands here twice."))
+        else:
+            seen.add(item)
+    if faults:
+        raise _not_ids(*faults)
+    return found
+
+
+def _not_ids(*details: Detail) -> VaultError:
+    return VaultError(Code.INVALID_INPUT, "The attachments to be moved are not understood.", details)
+
+
+class _Begun:
+    """A stream whose first piece is there already: what does not open is refused before an answer begins."""
+
+    def __init__(self, first: bytes, rest: AsyncIterator[bytes], download: Download) -> None:
+        self._first: bytes | None = first
+        self._rest = rest
+        self._download = download
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._first is not None:
+            first, self._first = self._first, None
+            return first
+        return await anext(self._rest)
+
+    async def aclose(self) -> None:
+        """Let go of the content, also when nobody read it to its end."""
+        close = getattr(self._rest, "aclose", None)
+        if close is not None:
+            await close()
+        self._download.close()
+
+
+async def _begun(download: Download, start: int, stop: int) -> _Begun:
+    rest = download.pieces(start, stop)
+    return _Begun(await anext(rest, b""), rest, download)

@@ -1,0 +1,93 @@
+import uuid
+
+import pytest
+
+from proxy.errors import Code, VaultError
+from proxy.storage.changes import Amend, Attach
+from proxy.storage.rows import Row
+from proxy.vault.attached import Label, attachments_of, file_of, handed_over, id_of, new_id, open_file
+from proxy.vault.contents import Kept
+from tests.support.contacts import Contacts, contact, make_contacts
+
+
+async def rows() -> tuple[Contacts, Row, Row]:
+    contacts = await make_contacts()
+    await contacts.add(contact("a"), contact("b"))
+    first, second = await contacts.row("a"), await contacts.row("b")
+    assert first is not None
+    assert second is not None
+    return contacts, first, second
+
+
+def kept(file_id: bytes | None = None, size: int = 5) -> Kept:
+    return Kept((file_id or new_id()).hex() + "0" * 16, b"s" * 16, size, "ab" * 32)
+
+
+LABEL = Label("cv.pdf", "text/plain")
+
+
+async def test_what_is_sealed_of_a_file_opens_with_its_row():
+    contacts, row, _ = await rows()
+    file = file_of(contacts.records, row, kept(), LABEL)
+    opened = open_file(contacts.records, row, file)
+    assert (opened.attachment.filename, opened.attachment.mime_type, opened.attachment.size) == (
+        "cv.pdf",
+        "text/plain",
+        5,
+    )
+    assert opened.kept == kept(file.file_id)
+    assert b"cv.pdf" not in file.sealed
+    assert file.object.startswith(file.file_id.hex())
+
+
+@pytest.mark.parametrize(
+    "moved",
+    [
+        lambda file, other: file._replace(rid=other.rid),
+        lambda file, _: file._replace(file_id=new_id()),
+        lambda file, _: file._replace(object="0" * 48),
+        lambda file, _: file._replace(size=6),
+        lambda file, _: file._replace(sealed=file.sealed[:-1]),
+        lambda file, _: file._replace(sealed=b""),
+    ],
+    ids=["another record", "another id", "another object", "another size", "cut", "empty"],
+)
+async def test_what_was_moved_or_changed_does_not_open(moved):
+    contacts, row, other = await rows()
+    file = moved(file_of(contacts.records, row, kept(), LABEL), other)
+    for opener in (row, other):
+        with pytest.raises(VaultError) as caught:
+            open_file(contacts.records, opener, file)
+        assert caught.value.code is Code.CANNOT_OPEN
+
+
+async def test_files_handed_over_are_sealed_anew_and_their_content_stays():
+    contacts, row, other = await rows()
+    file = file_of(contacts.records, row, kept(), LABEL)
+    contacts.clock.advance(7)
+    (change,) = handed_over(contacts.records, (row, other), [file], [])
+    assert isinstance(change, Amend)
+    assert (change.holder, change.file.rid, change.file.file_id) == (row.rid, other.rid, file.file_id)
+    assert (change.file.object, change.file.created_at) == (file.object, file.created_at)
+    assert open_file(contacts.records, other, change.file).kept == open_file(contacts.records, row, file).kept
+    with pytest.raises(VaultError) as caught:
+        handed_over(contacts.records, (row, other), [file], [change.file])
+    assert caught.value.code is Code.FILE_EXISTS
+
+
+async def test_one_that_does_not_open_is_left_out_and_counted():
+    contacts, row, _ = await rows()
+    good = file_of(contacts.records, row, kept(), LABEL)
+    bad = file_of(contacts.records, row, kept(), Label("other", "a/b"))._replace(sealed=b"x")
+    await contacts.store.commit(contacts.records.collection.table, [Attach(good), Attach(bad)])
+    found = await attachments_of(contacts.records, [row.rid, 99])
+    assert {rid: [item.filename for item in items] for rid, items in found.items()} == {row.rid: ["cv.pdf"]}
+    assert contacts.events["unopenable_file"] == 1
+    assert await attachments_of(contacts.records, []) == {}
+
+
+def test_an_id_has_one_spelling():
+    made = uuid.uuid4()
+    assert id_of(str(made)) == made.bytes
+    assert [id_of(text) for text in ("", "x", str(made).upper(), made.hex, f"{{{made}}}")] == [None] * 5
+    assert uuid.UUID(bytes=new_id()).version == 4
