@@ -17,6 +17,7 @@ from proxy.auth.passwords import Passwords
 from proxy.auth.service import TokenService
 from proxy.clock import Clock, system_clock
 from proxy.composition.access import keep_keys, open_access
+from proxy.composition.files import check_files, open_files
 from proxy.composition.interface import history, interface
 from proxy.composition.ways import gateway_options, renew, ways
 from proxy.config import Keys, Settings
@@ -99,7 +100,9 @@ async def prepare(settings: Settings) -> bool:
     """
     store, made = await _open_with_key(settings)
     try:
-        await open_vault(store, key_source(settings.keys), system_clock, _unobserved, _vault_options(settings))
+        source, options = key_source(settings.keys), _vault_options(settings)
+        vault = await open_vault(store, source, system_clock, _unobserved, options)
+        await (await open_files(settings, vault)).close()
     finally:
         await store.close()
     return made
@@ -192,6 +195,7 @@ async def _check_store(settings: Settings) -> None:
             await _refuse_lost_key(settings, store)
         elif await has_keyset(store, ENVIRONMENT):
             await open_vault(store, source, system_clock, _unobserved, _vault_options(settings))
+        await check_files(settings, store)
     finally:
         await store.close()
 
@@ -242,6 +246,8 @@ async def running(
         metrics.watch("domicile_vault_writer_queue", lambda: float(hooks.waiting()))
         keyset = await open_keyset(store, key_source(settings.keys), ENVIRONMENT)
         vault = new_vault(keyset, store, clock, _observer(metrics), _vault_options(settings))
+        contents = await open_files(settings, vault)
+        stack.push_async_callback(contents.close)
         auth = await open_access(settings, store, keyset, clock, metrics)
         stack.callback(auth.close)
         catalog = await open_catalog(vault, _report_migration)
@@ -262,6 +268,7 @@ async def running(
         checks = {"rules": reloader.check, "vault": _vault_check(vault)}
         services = await interface(settings, vault, catalog, auth, metrics)
         stack.push_async_callback(services.functions.close)
+        services.contents = contents
         started.interface = await stack.enter_async_context(
             listen("vault", settings.listen.vault, vault_app(services), connections=VaultConnection)
         )
@@ -303,6 +310,7 @@ def _observer(metrics: Metrics) -> Callable[[str, str, int], None]:
 _TOLD = {
     "reaped": "writes that no answer ever settled were dropped after pending.keep",
     "unopenable": "a sealed record does not open: it was changed, moved, or sealed under another key",
+    "unopenable_file": "an attachment does not open: its row or its content was changed, exchanged or lost",
     "shape_full": "a token shape is nearly full: give the field a larger one",
     "late": "the vault could not be written after the application had answered; settling is tried again",
     "unrestored": "the vault could not be read: answers pass with tokens in place of values",

@@ -62,6 +62,19 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True)
+class Files:
+    """Where the sealed contents of attachments are kept: the name of a backend, and the folder of the embedded one (absolute)."""
+
+    backend: Literal["file"]
+    path: Path
+
+    @property
+    def uri(self) -> str:
+        """The same as the backends of ``objectstore`` read it."""
+        return f"{self.backend}://{self.path}"
+
+
+@dataclass(frozen=True, slots=True)
 class Keys:
     """Where the keyset comes from: ``file`` with an absolute path, or ``env`` with the name of a variable."""
 
@@ -139,6 +152,7 @@ class Limits:
     body: int  #: bytes of a request to the vault that is no upload
     batch: int  #: records of a batch
     find: int  #: records that one search answers with at most
+    upload: int  #: bytes of one attachment
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +190,7 @@ class Settings:
     forwarding: Forwarding
     rules: Path  #: a rule file, or a folder of them
     store: Store
+    files: Files
     keys: Keys
     auth: Auth
     pending: Pending

@@ -98,6 +98,12 @@ SETTINGS: Final[dict[str, Setting]] = {
         "sqlite:///{data}/vault.db, or sqlite:/// and the whole path of a file",
         "Where the sealed records are kept; one process owns the file.",
     ),
+    "files": Setting(
+        "file:///{data}/files",
+        values.files,
+        "file:///{data}/files, or file:/// and the whole path of a folder",
+        "Where the sealed contents of attachments are kept; it belongs to the store, and is backed up and moved with it.",
+    ),
     "keys": Setting(
         "file:///{data}/keys.json",
         values.keys,
@@ -230,6 +236,12 @@ SETTINGS: Final[dict[str, Setting]] = {
         values.whole(1, 10_000),
         "a whole number, such as 1000",
         "At most so many records in one answer of a search: the largest limit that callers may ask for.",
+    ),
+    "limits.upload": Setting(
+        "20MiB",
+        values.size(1024),
+        "a size of 1KiB or more, such as 20MiB",
+        "The largest attachment; a larger one is answered 413.",
     ),
     "history.keep": Setting(
         "30d",

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from proxy.auth.audiences import origin
-from proxy.config.settings import Address, Keys, Network, Store
+from proxy.config.settings import Address, Files, Keys, Network, Store
 
 #: A reader of one setting.
 Reader = Callable[[str], Any]
@@ -192,6 +192,16 @@ def store(text: str) -> Store:
     if not colon or scheme != "sqlite":
         raise ValueError("the embedded SQLite store is the only one there is")
     return Store("sqlite", _whole_path(place))
+
+
+def files(text: str) -> Files:
+    """``file:///`` and the whole path of a folder."""
+    scheme, colon, place = text.partition(":")
+    if scheme == "s3":
+        raise ValueError("files cannot be kept in S3 yet; they are kept in a folder")
+    if not colon or scheme != "file":
+        raise ValueError("files are kept in a folder")
+    return Files("file", _whole_path(place.rstrip("/")))
 
 
 def keys(text: str) -> Keys:

@@ -1,7 +1,7 @@
 """Objects as files in a folder of a local disk.
 
 Under the folder: ``ab/`` with the objects whose names begin so, ``incoming/`` with those being written, ``owner`` with the
-mark of the vault, and ``lock``, held by the process that uses the folder. An object is written to ``incoming``, flushed,
+mark of the vault, and ``.lock``, held by the process that uses the folder. An object is written to ``incoming``, flushed,
 renamed into its place, and the place flushed: whoever sees the name sees all of the content, also after a power cut.
 """
 
@@ -161,7 +161,7 @@ def _claim(folder: Path) -> int:
         if not incoming.is_dir():
             incoming.mkdir(mode=0o700)
             _flush(folder)
-        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise VaultError(
             Code.NOT_WRITABLE,

@@ -55,7 +55,7 @@ METRICS: Final[dict[str, Declared]] = {
         "deleted, in_doubt (nobody knows), reconciled (a later answer told), late (settled once the store could be written "
         "again), expired, reaped (never told within pending.keep), unopenable (a sealed row that does not open), "
         "unreadable_answer, unrestored (answered with tokens), field_absent, shape_full. Over the vault's own interface: created, "
-        "updated, migrated (taken into another record).",
+        "updated, migrated (taken into another record), attached, detached (a file), unopenable_file (an attachment that does not open).",
     ),
     "domicile_api_requests_total": Declared(
         "counter",

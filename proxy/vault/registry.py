@@ -7,7 +7,7 @@ While a process runs, the layout of a table only grows, at its end: rows that so
 cells of its first columns, whoever is faster. The next process has a layout without what nobody uses any more.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -101,13 +101,14 @@ async def tables(store: Store, environment: str) -> tuple[str, ...]:
     return () if stored is None else tuple(known.table for known in _decode(stored).schemas.values())
 
 
-async def wake(store: Store, environment: str) -> None:
-    """Make the tables of all schemas known to the store, without their columns; for a start, before any of them is in use.
+async def wake(store: Store, environment: str, in_use: Collection[str] = ()) -> None:
+    """Make the tables of all schemas known to the store, without their columns, but for those ``in_use``.
 
     Then what stands beside rows can be looked at although nobody has declared the schema again.
     """
     for table in await tables(store, environment):
-        await store.ensure(Layout(table, ()))
+        if table not in in_use:
+            await store.ensure(Layout(table, ()))
 
 
 def _note(environment: str) -> str:

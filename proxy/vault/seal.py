@@ -67,7 +67,7 @@ class Sealer:
     def plain_body(self, row: tuple[int, bytes], plain: bytes, version: int) -> bytes:
         """The sealed body of a version of the record with that id and salt, of packed content; nothing else of it is sealed."""
         rid, salt = row
-        return self._aead.seal(plain, salt, b"b%b%b" % (self._scope, _numbers(rid, version)))
+        return self._aead.seal(plain, salt, b"b%b%b" % (self.scope, _numbers(rid, version)))
 
     def open(self, row: Row) -> Content:
         """The values of a row; ``VaultError(CANNOT_OPEN)`` when it was changed, moved or is under another key."""

@@ -86,10 +86,13 @@ class Vault:
     async def keep_files(self, objects: ObjectStore, limit: int) -> Contents:
         """The contents of attachments, ``limit`` bytes each, in that object store, which upkeep sweeps from now on.
 
-        Raises ``VaultError`` (BAD_STORE) when store and object store do not belong together.
+        Files of schemas that nobody declares any more count, too. Raises ``VaultError`` (BAD_STORE) when store and object store do not belong together.
         """
         around = self._around
         await belong(objects, around.store)
+        async with self._placing:
+            in_use = {layout.table for layout in self._layouts.values()}
+            await wake(around.store, around.environment, in_use)
         contents = Contents(objects, around.keyset.streams(), limit)
         self._sweep = ObjectSweep(contents, around.store, around.environment, around.clock)
         return contents
@@ -161,9 +164,7 @@ async def open_vault(store: Store, source: KeySource, clock: Clock, observe: Obs
     A store without a keyset gets a new one. Raises ``VaultError(BAD_KEYS)`` when the master key is not the one this
     store was made with; nothing is changed then.
     """
-    keyset = await open_keyset(store, source, options.environment)
-    await wake(store, options.environment)
-    return new_vault(keyset, store, clock, observe, options)
+    return new_vault(await open_keyset(store, source, options.environment), store, clock, observe, options)
 
 
 def new_vault(keyset: Keyset, store: Store, clock: Clock, observe: Observe, options: VaultOptions) -> Vault:

@@ -54,11 +54,11 @@ def lines() -> Iterator[Callable[[], list[dict[str, Any]]]]:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder; the lock of the database says nothing and is left out."""
+    """Every file below a folder; locks say nothing and are left out."""
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.suffix != ".lock"
+        if path.is_file() and not path.name.endswith(".lock")
     }
 
 
@@ -78,7 +78,7 @@ def foreign(settings: Settings) -> None:
 async def test_a_first_start_makes_everything_and_a_second_one_nothing(settings):
     assert await prepare(settings) is True
     made = files(settings.data)
-    assert set(made) == {"keys.json", "vault.db"}
+    assert set(made) == {"files/owner", "keys.json", "vault.db"}
     assert await prepare(settings) is False
     assert files(settings.data) == made
 
@@ -136,14 +136,14 @@ async def test_a_key_of_the_environment_is_used_and_never_made(settings, monkeyp
     assert not settings.data.exists()
     monkeypatch.setenv("VAULT_KEY", KEY)
     assert await prepare(from_outside) is True
-    assert set(files(settings.data)) == {"vault.db"}
+    assert set(files(settings.data)) == {"files/owner", "vault.db"}
 
 
 async def test_folders_may_have_any_name(settings, tmp_path):
     data = tmp_path / "50% d\u00e5ta? #1 \u2603"
     odd = load(None, {"DOMICILE__DATA": str(data)})
     assert await prepare(odd) is True
-    assert set(files(data)) == {"keys.json", "vault.db"}
+    assert set(files(data)) == {"files/owner", "keys.json", "vault.db"}
     assert await prepare(odd) is False
 
 
@@ -300,6 +300,7 @@ async def test_a_port_of_others_ends_the_start_and_frees_the_store(settings):
             settings,
             data=settings.data / "other",
             store=replace(settings.store, path=settings.data / "other" / "vault.db"),
+            files=replace(settings.files, path=settings.data / "other" / "files"),
             keys=Keys("file", str(settings.data / "other" / "keys.json")),
             listen=replace(settings.listen, proxy=settings.listen.proxy._replace(host=host, port=int(port))),
         )

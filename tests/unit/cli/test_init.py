@@ -31,23 +31,23 @@ def test_it_makes_the_vault_and_says_what_to_keep_safe(elsewhere, capsys):
         "Keep a copy of the keys in another place than the copies of the store: without them nothing can be read again.",
         "Next: write `country: no` into domicile.yaml, for the vault does not keep it. Then: domicile serve",
     ]
-    assert {path.name for path in (elsewhere / "data").iterdir()} >= {"vault.db", "keys.json"}
+    assert {path.name for path in (elsewhere / "data").rglob("*") if path.is_file()} >= {"vault.db", "keys.json"}
     assert (elsewhere / "data").stat().st_mode & 0o777 == 0o700
 
 
 def test_a_second_time_changes_nothing_and_says_so(elsewhere, capsys):
     assert main(["init"]) == 0
-    before = {path.name: path.read_bytes() for path in (elsewhere / "data").iterdir()}
+    before = {path.name: path.read_bytes() for path in (elsewhere / "data").rglob("*") if path.is_file()}
     capsys.readouterr()
     assert main(["init"]) == 0
     assert capsys.readouterr().out.startswith("The vault was there already; nothing was changed.\n")
-    assert {path.name: path.read_bytes() for path in (elsewhere / "data").iterdir()} == before
+    assert {path.name: path.read_bytes() for path in (elsewhere / "data").rglob("*") if path.is_file()} == before
 
 
 def test_the_secret_is_shown_once_and_lies_nowhere(elsewhere, capsys):
     assert main(["init", "--json"]) == 0
     secret = json.loads(capsys.readouterr().out)["client_secret"]
-    for path in (elsewhere / "data").iterdir():
+    for path in filter(Path.is_file, (elsewhere / "data").rglob("*")):
         assert secret.encode() not in path.read_bytes()
     assert main(["init", "--json"]) == 0
     again = json.loads(capsys.readouterr().out)

@@ -32,7 +32,7 @@ async def test_the_layout_is_what_the_docstring_says_and_open_to_the_owner_alone
     await objects.put(NAME, piece())
     await objects.claim("me")
     root = tmp_path / "files"
-    assert files(root) == {"ab/" + "0" * 46, "owner", "lock"}
+    assert files(root) == {"ab/" + "0" * 46, "owner", ".lock"}
     assert (root / "owner").read_text() == "me\n"
     assert {path.stat().st_mode & 0o077 for path in [root, *root.rglob("*")]} == {0}
 
@@ -90,7 +90,7 @@ async def test_a_disk_that_fails_is_told_in_words_and_leaves_nothing(objects, tm
             await objects.put(NAME, piece())
     assert caught.value.code is Code.FILES_UNAVAILABLE
     assert str(tmp_path) not in caught.value.message
-    assert files(tmp_path / "files") == {"lock"}
+    assert files(tmp_path / "files") == {".lock"}
     await objects.put(NAME, piece())
 
 
