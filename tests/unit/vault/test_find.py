@@ -122,7 +122,9 @@ async def collected() -> Records:
         [("Ann@Example.org", "1980-01-31"), ("bo@example.org", "31.12.1979"), ("", "")]
     ):
         fields = {"email": email, "born": born, "tags": "x"}
-        kept = {name: (Kept(1, text, False, name, False),) for name, text in fields.items() if text}
+        kept: dict[str, tuple[Kept, ...]] = {
+            name: (Kept(1, text, False, name, False),) for name, text in fields.items() if text
+        }
         row = people.new_row(Content(kept), number + 1, bytes(16))._replace(state=State.LIVE)
         sealed = people.sealer.record(row.rid, row.salt).key(f"{number}")
         await people.store.commit(
