@@ -6,7 +6,7 @@ import socket
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from proxy.cli.command import OK, Arguments, Command
 from proxy.config import Address, Settings, load
@@ -14,9 +14,14 @@ from proxy.config.environment import variable
 from proxy.config.table import SETTINGS
 from proxy.errors import Code, VaultError
 
+if TYPE_CHECKING:
+    from proxy.auth.clients import Clients, Made
+
 _HOST: Final = "127.0.0.1"
 _RULES: Final = Path("rules/contacts.yaml")
 _USUAL: Final = (8080, 8081, 8082, 3000)  #: ports of proxy, vault, admin and application
+
+_VISITOR: Final = "demo"  #: name of the client that the demo shows
 
 #: Ports in the order of ``Ports``.
 Wanted = tuple[int, int, int, int, int]
@@ -28,6 +33,8 @@ _TEXT: Final = """
     the application, for people   {proxy}/contacts
     the application, by itself    {application}/contacts
     the vault's own interface     {vault}/docs
+      client id                   {client}
+      client secret               {secret}
 
   Or ask both sides in another terminal, and add somebody:
 
@@ -120,7 +127,8 @@ async def demo(settings: Settings, ports: Ports) -> int:
     )
     stop = stop_signal()
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(running(settings, Overrides({"contacts": links.application})))
+        started = await stack.enter_async_context(running(settings, Overrides({"contacts": links.application})))
+        visitor = await _visitor(started.auth.clients)
         contacts = contacts_app(settings.data / "contacts.json")
         await stack.enter_async_context(listen("application", Address(_HOST, ports.application), contacts))
         await plant(links.proxy)
@@ -131,6 +139,8 @@ async def demo(settings: Settings, ports: Ports) -> int:
                 page=f"http://{_HOST}:{ports.page}",
                 proxy=links.proxy,
                 vault=f"http://{_HOST}:{ports.vault}",
+                client=visitor.client.id,
+                secret=visitor.secret,
                 application=links.application,
                 rules=links.rules,
                 data=settings.data,
@@ -141,6 +151,14 @@ async def demo(settings: Settings, ports: Ports) -> int:
         await stop
     print("\n  Stopped; make demo (or domicile demo) goes on where you left.", flush=True)
     return OK
+
+
+async def _visitor(clients: "Clients") -> "Made":
+    """A client for whoever tries the demo: the same one at each start, with a new secret, for it is kept nowhere."""
+    from proxy.bootstrap import ENVIRONMENT
+
+    known = [client for client in clients.listed() if client.name == _VISITOR and not client.disabled]
+    return await (clients.renew(known[0].id) if known else clients.create(_VISITOR, ENVIRONMENT, admin=True))
 
 
 def free_ports(wanted: Wanted) -> Ports:

@@ -16,6 +16,7 @@ import aiohttp
 import pytest
 
 from proxy.demo.samples import PEOPLE
+from tests.support.auth import basic
 from tests.support.demo import Demo, demo, sample_rules
 from tests.support.patience import PATIENCE
 from tests.support.tree import ROOT
@@ -83,6 +84,25 @@ async def test_the_three_lines_to_try_work_as_printed(tmp_path: Path, unavailabl
         assert answers[2]["first_name"] == "Edith"
         assert (await contacts(running.proxy))[-1]["last_name"] == "Holm"
         assert (await contacts(running.application))[-1]["last_name"] != "Holm"
+
+
+async def test_the_client_it_shows_gets_tokens_and_is_one_however_often_it_is_started(tmp_path: Path) -> None:
+    shown = []
+    for _ in range(2):
+        async with demo(tmp_path) as running, aiohttp.ClientSession() as caller:
+            auth = (running.shown("client id"), running.shown("client secret"))
+            vault = running.shown("own interface").removesuffix("/docs")
+            form = {"grant_type": "client_credentials", "audience": vault}
+            async with caller.post(
+                f"{vault}/oauth2/token", data=form, headers={"Authorization": basic(*auth)}
+            ) as answer:
+                token = (await answer.json())["access_token"]
+            async with caller.get(f"{vault}/api/clients", headers={"Authorization": f"Bearer {token}"}) as answer:
+                assert [client["client_id"] for client in (await answer.json())["data"]] == [auth[0]]
+            shown.append(auth)
+    (first, secret), (second, another) = shown
+    assert first == second
+    assert secret != another
 
 
 async def test_an_edited_rule_file_is_told_when_it_is_refused_and_when_it_takes_effect(tmp_path: Path) -> None:

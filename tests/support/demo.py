@@ -52,6 +52,10 @@ class Demo:
             rest = await self.process.stdout.read()
             return await self.process.wait(), rest.decode()
 
+    def shown(self, name: str) -> str:
+        """What stands beside a name."""
+        return self._address(rf"{name} +(\S+)")
+
     def _address(self, pattern: str) -> str:
         found = re.search(pattern, self.text)
         assert found, f"no address for {pattern}:\n{self.text}"
