@@ -9,11 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from proxy.crypto.aead import cannot_open
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.filename import same_name
-from proxy.model.record import Attachment
+from proxy.model.record import Attachment, Record
 from proxy.storage.changes import Amend
 from proxy.storage.rows import File, Row
 from proxy.vault.contents import Kept
@@ -119,23 +120,34 @@ async def attachments_of(records: Records, rids: Sequence[int]) -> dict[int, tup
     return {rid: tuple(_openable(records, rows[rid], found)) for rid, found in files.items() if rid in rows}
 
 
-def handed_over(records: Records, rows: tuple[Row, Row], files: Sequence[File], others: Iterable[File]) -> list[Amend]:
+async def with_attachments(records: Records, found: Sequence[Record]) -> list[Record]:
+    """The records with what they have attached."""
+    attached = await attachments_of(records, [record.rid for record in found]) if found else {}
+    if not attached:
+        return list(found)
+    return [replace(record, attachments=attached.get(record.rid, ())) for record in found]
+
+
+def handed_over(
+    records: Records, rows: tuple[Row, Row], files: Mapping[str, File], others: Iterable[File]
+) -> list[Amend]:
     """The changes that give files of the first row to the second one, which has ``others`` already.
 
-    Raises ``VaultError``: FILE_EXISTS with a detail for each name that is taken there; CANNOT_OPEN.
+    ``files`` has them by where the caller named them. Raises ``VaultError``: FILE_EXISTS with a detail for each whose name is
+    taken there; CANNOT_OPEN.
     """
     source, destination = rows
     taken = {file.name for file in others}
-    clash = [index for index, file in enumerate(files) if file.name in taken]
+    clash = [place for place, file in files.items() if file.name in taken]
     if clash:
-        text = "The destination has a file of this name."
+        text = "The destination has a file of the same name."
         raise VaultError(
             Code.FILE_EXISTS,
             "A file cannot be moved to a record that has one of its name; nothing was moved.",
-            tuple(Detail(f"/attachment_ids/{index}", text) for index in clash),
+            tuple(Detail(place, text) for place in clash),
         )
     changes = []
-    for file in files:
+    for file in files.values():
         opened = open_file(records, source, file)
         label = Label(opened.attachment.filename, opened.attachment.mime_type)
         changes.append(Amend(file_of(records, destination, opened.kept, label, file), source.rid))

@@ -276,14 +276,11 @@ def _unknown() -> VaultError:
     return VaultError(Code.UNKNOWN_FILE, "The record has no file with this id.")
 
 
-def _chosen(files: dict[bytes, File], file_ids: Sequence[str]) -> list[File]:
-    """The files with these ids, each once."""
-    found = [files.get(id_of(text) or b"") for text in file_ids]
-    unknown = tuple(
-        Detail(f"/attachment_ids/{index}", "The source has no file with this id.")
-        for index, file in enumerate(found)
-        if file is None
-    )
+def _chosen(files: dict[bytes, File], file_ids: Sequence[str]) -> dict[str, File]:
+    """The files with these ids, by where the caller named them."""
+    found = {f"/attachment_ids/{index}": files.get(id_of(text) or b"") for index, text in enumerate(file_ids)}
+    unknown = [place for place, file in found.items() if file is None]
     if unknown:
-        raise VaultError(Code.UNKNOWN_FILE, "A file of the move is not the source's; nothing was moved.", unknown)
-    return list(dict.fromkeys(file for file in found if file is not None))
+        told = tuple(Detail(place, "The source has no file with this id.") for place in unknown)
+        raise VaultError(Code.UNKNOWN_FILE, "A file of the move is not the source's; nothing was moved.", told)
+    return {place: file for place, file in found.items() if file is not None}

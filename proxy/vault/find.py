@@ -13,6 +13,7 @@ from proxy.model.query import CREATED_AT, EXPIRES_AT, KEY, UPDATED_AT, Equals, Q
 from proxy.model.record import Record
 from proxy.storage.query import Order, Page, Select
 from proxy.vault.asking import Asked, ask, opened
+from proxy.vault.attached import with_attachments
 from proxy.vault.records import Records
 
 #: How often a page is asked for again because a record of it changed after it was opened for a partial match.
@@ -22,7 +23,7 @@ _COLUMNS = {CREATED_AT: "@created_at", UPDATED_AT: "@updated_at", EXPIRES_AT: "@
 
 
 class Found(NamedTuple):
-    """A page of records in order; how many hold in all; how many of this page do not open and are left out."""
+    """A page of records, with their attachments, in order; how many hold in all; how many of this page do not open and are left out."""
 
     records: list[Record]
     total: int
@@ -43,7 +44,7 @@ async def find(records: Records, query: Query, limits: Limits = DEFAULTS) -> Fou
         rows, total = await _page(records, query, asked)
         found = [record async for record in opened(records, rows) if record is not None]
         if all(map(asked.stands, found)):
-            return Found(found, total, len(rows) - len(found))
+            return Found(await with_attachments(records, found), total, len(rows) - len(found))
     raise VaultError(Code.CONFLICT, "Records changed while they were searched; ask again.")
 
 
@@ -60,7 +61,7 @@ def _key_alone(tests: Sequence[Test]) -> str | None:
 async def _one(records: Records, key: str, query: Query) -> Found:
     rows = await records.collection.by_key((key,))
     shown = [records.open(row) for row in rows.values()] if query.offset == 0 else []
-    return Found(shown, len(rows), 0)
+    return Found(await with_attachments(records, shown), len(rows), 0)
 
 
 async def _page(records: Records, query: Query, asked: Asked) -> Page:

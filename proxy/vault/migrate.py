@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.record import Record
-from proxy.storage.changes import Change, Inscribe, Remove
+from proxy.storage.changes import Amend, Change, Inscribe, Remove
 from proxy.storage.rows import Past, Row
+from proxy.vault.attached import handed_over
 from proxy.vault.closing import TRIES, Closing, attempt, locked, overtaken, refuse_of_rules
 from proxy.vault.records import Records
 from proxy.vault.write import record_of, replacing
@@ -27,7 +28,8 @@ async def migrate(records: Records, source: str, destination: str, by: str, clos
     """Take the record ``source`` into ``destination``, both named by their keys. ``closing`` is given what the latter is then.
 
     Raises ``VaultError``: ``SCHEMA_OF_RULES``; ``NOT_FOUND`` with a detail for each record that is missing; ``UNPROCESSABLE``
-    when both are one, or the source has more than ``MOST`` past versions; ``CANNOT_OPEN``; ``CONFLICT``.
+    when both are one, or the source has more than ``MOST`` past versions; ``FILE_EXISTS`` when both have a file of one name;
+    ``CANNOT_OPEN``; ``CONFLICT``.
     """
     refuse_of_rules(records)
     if source == destination:
@@ -38,6 +40,7 @@ async def migrate(records: Records, source: str, destination: str, by: str, clos
             _refuse_missing(records, {"source": source in rows, "destination": destination in rows})
             pair = _Pair(rows[source], rows[destination])
             merged, changes = _merged(records, pair, await _past(records, pair.source), by)
+            changes += await _files(records, pair)
             if await attempt(records, [*changes, Remove(pair.source.rid), *closing((merged,))]):
                 records.collection.observe("migrated")
                 return
@@ -69,6 +72,13 @@ async def _past(records: Records, source: Row) -> list[Past]:
             raise VaultError(Code.UNPROCESSABLE, f"The source has more than {MOST:,} past versions.")
         if not page or len(found) >= total:
             return sorted((past for past in found if past.rid == source.rid), key=lambda past: past.version)
+
+
+async def _files(records: Records, pair: _Pair) -> list[Amend]:
+    """What makes the source's files the destination's. ``VaultError``: FILE_EXISTS, CANNOT_OPEN."""
+    files = await records.collection.store.files(records.collection.table, [row.rid for row in pair])
+    taken = {f"source/{number}": file for number, file in enumerate(files.get(pair.source.rid, ()))}
+    return handed_over(records, pair, taken, files.get(pair.destination.rid, ()))
 
 
 def _merged(records: Records, pair: _Pair, past: Sequence[Past], by: str) -> tuple[Record, list[Change]]:

@@ -3,10 +3,15 @@ import uuid
 import pytest
 
 from proxy.errors import Code, VaultError
+from proxy.model.query import Equals, Query
 from proxy.storage.changes import Amend, Attach
 from proxy.storage.rows import Row
-from proxy.vault.attached import Label, attachments_of, file_of, handed_over, id_of, new_id, open_file
+from proxy.vault.attached import Label, attachments_of, file_of, handed_over, id_of, new_id, open_file, with_attachments
+from proxy.vault.closing import nothing
 from proxy.vault.contents import Kept
+from proxy.vault.find import find
+from proxy.vault.migrate import migrate
+from tests.support.attached import make_files
 from tests.support.contacts import Contacts, contact, make_contacts
 
 
@@ -65,13 +70,13 @@ async def test_files_handed_over_are_sealed_anew_and_their_content_stays():
     contacts, row, other = await rows()
     file = file_of(contacts.records, row, kept(), LABEL)
     contacts.clock.advance(7)
-    (change,) = handed_over(contacts.records, (row, other), [file], [])
+    (change,) = handed_over(contacts.records, (row, other), {"x": file}, [])
     assert isinstance(change, Amend)
     assert (change.holder, change.file.rid, change.file.file_id) == (row.rid, other.rid, file.file_id)
     assert (change.file.object, change.file.created_at) == (file.object, file.created_at)
     assert open_file(contacts.records, other, change.file).kept == open_file(contacts.records, row, file).kept
     with pytest.raises(VaultError) as caught:
-        handed_over(contacts.records, (row, other), [file], [change.file])
+        handed_over(contacts.records, (row, other), {"x": file}, [change.file])
     assert caught.value.code is Code.FILE_EXISTS
 
 
@@ -91,3 +96,33 @@ def test_an_id_has_one_spelling():
     assert id_of(str(made)) == made.bytes
     assert [id_of(text) for text in ("", "x", str(made).upper(), made.hex, f"{{{made}}}")] == [None] * 5
     assert uuid.UUID(bytes=new_id()).version == 4
+
+
+async def test_a_search_shows_what_records_have_attached_in_the_order_of_their_making():
+    files = await make_files()
+    made = await files.add(b"x")
+    files.contacts.clock.advance(1)
+    other = await files.add(b"y", "other")
+    for tests in ((), (Equals("record_key", ("a",)),)):
+        found = await find(files.contacts.records, Query(tests))
+        assert {record.key: record.attachments for record in found.records if record.attachments} == {
+            "a": (made, other)
+        }
+    assert await with_attachments(files.contacts.records, []) == []
+
+
+async def test_a_record_that_is_migrated_takes_its_files_along():
+    files = await make_files()
+    made = await files.add(b"x")
+    files.contacts.clock.advance(1)
+    other = await files.add(b"y", "other", key="b")
+    await files.contacts.add(contact("c"))
+    await files.add(b"z", key="c")
+    with pytest.raises(VaultError) as caught:
+        await migrate(files.contacts.records, "a", "c", "x", nothing)
+    assert (caught.value.code, caught.value.details[0].source) == (Code.FILE_EXISTS, "source/0")
+    await migrate(files.contacts.records, "a", "b", "x", nothing)
+    assert [file.file_id for file in await files.of("b")] == [made.file_id, other.file_id]
+    assert await files.read(made.file_id, key="b") == b"x"
+    await files.contacts.vault.upkeep()
+    assert len(await files.names()) == 3
