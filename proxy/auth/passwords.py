@@ -15,8 +15,8 @@ from typing import Final
 from proxy.crypto.passwords import fits, hash_secret, new_secret
 from proxy.errors import Code, VaultError
 
-#: Requests that wait for their turn; at 20 ms each, the last one waits a little over a second.
-_WAITING: Final = 64
+#: Requests that wait for their turn; at 20 ms each, the last one waits some five seconds.
+_WAITING: Final = 256
 
 
 class Passwords:

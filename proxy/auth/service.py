@@ -123,13 +123,17 @@ class TokenService:
             raise invalid_client("The access token is not valid.")
         return claims.scope
 
+    def _check_pace(self, client: str, address: str) -> None:
+        wait = self._throttle.wait(client, address)
+        if wait:
+            raise slow_down(math.ceil(wait / 1000))
+
     async def _authenticated(self, form: Mapping[str, str], authorization: str | None, address: str) -> Client:
         sent = credentials(authorization, form)
+        self._check_pace(sent.client, address)  # before it takes room from others
         try:
             async with self._passwords.turn():
-                wait = self._throttle.wait(sent.client, address)
-                if wait:
-                    raise slow_down(math.ceil(wait / 1000))
+                self._check_pace(sent.client, address)  # what came before it in the queue may have failed
                 client = self.clients.find(sent.client)
                 fits = await self._passwords.fits(client.secret if client else None, sent.secret)
                 if client is None or not fits or client.disabled:

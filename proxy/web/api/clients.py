@@ -5,8 +5,11 @@ from typing import Any
 from proxy.auth.clients import Client
 from proxy.clock import to_wire
 from proxy.errors import Code, Detail, VaultError
+from proxy.telemetry import logs
 from proxy.web.api import shapes, wire
 from proxy.web.api.operation import Answer, Call
+
+_log = logs.logger("access")
 
 
 async def create(call: Call) -> Answer:
@@ -21,6 +24,7 @@ async def create(call: Call) -> Answer:
     if faults:
         raise VaultError(Code.INVALID_INPUT, "The client cannot be made as described.", tuple(faults))
     made = await call.services.auth.clients.create(name, environment, admin=admin)
+    _log.info("a client was made", client=made.client.id)
     return wire.answer(201, {"client_id": made.client.id, "client_secret": made.secret})
 
 
@@ -40,7 +44,9 @@ async def one(call: Call) -> Answer:
 
 async def remove(call: Call) -> Answer:
     """End a client and every token of it, at once."""
-    await call.services.auth.clients.remove(_own(call).id)
+    client = _own(call)
+    await call.services.auth.clients.remove(client.id)
+    _log.info("a client was ended", client=client.id)
     return Answer(204)
 
 

@@ -147,6 +147,28 @@ async def test_a_change_that_is_not_durable_does_not_count(passwords):
     assert clients.listed() == []
 
 
+async def test_a_change_that_was_cut_off_after_it_was_durable_counts_with_the_next_one(passwords, monkeypatch):
+    monkeypatch.setattr("proxy.auth.clients._SHARDS", 1)
+
+    class Slow(MemoryStore):
+        cut = False
+
+        async def put_note(self, name: str, content: bytes, expected: bytes | None) -> None:
+            await super().put_note(name, content, expected)
+            if self.cut:
+                raise asyncio.CancelledError
+
+    store = Slow()
+    clients = await opened(store, passwords)
+    made = await clients.create("shop", "default", admin=False)
+    store.cut = True
+    with pytest.raises(asyncio.CancelledError):
+        await clients.disable(made.client.id)
+    store.cut = False
+    await clients.create("other", "default", admin=False)
+    assert {client.name: client.disabled for client in clients.listed()} == {"shop": True, "other": False}
+
+
 async def test_many_made_at_once_are_all_there(passwords):
     store = MemoryStore()
     clients = await opened(store, passwords)

@@ -105,6 +105,15 @@ async def test_guessing_is_slowed_and_costs_no_work_then(monkeypatch):
         assert await here.token(made)
 
 
+async def test_who_is_slowed_takes_no_place_in_the_queue(monkeypatch):
+    async with office() as here:
+        made = await here.client()
+        for _ in range(BY_CLIENT.burst):
+            await refusal(here, form(), basic(made.client.id, "wrong"))
+        monkeypatch.setattr(here.service._passwords, "turn", None)
+        assert (await refusal(here, form(), basic(made.client.id, "wrong"))).status == 429
+
+
 async def test_guesses_at_the_same_moment_do_not_get_around_it():
     async with office() as here:
         made = await here.client()
