@@ -12,8 +12,10 @@ from proxy.redactor.codecs import coding
 from proxy.redactor.message import Answer, RawHeaders, Request, header
 from proxy.redactor.rules import Limits, Match, Verb
 from proxy.web import rewriting, writer
+from proxy.web.body import Body
 from proxy.web.forwarding import Asked, answered
 from proxy.web.incoming import Incoming
+from proxy.web.pace import Pace
 from proxy.web.ports import Exchange
 from proxy.web.room import Holding, Room
 from proxy.web.upstream.port import LENGTH, NONE, Address, Call, Head, Reply, Upstream, UpstreamFault
@@ -206,8 +208,7 @@ async def read_whole(incoming: Incoming, limits: Limits, seconds: float, room: R
             body = payload.read_nowait()
             await holding.take(len(body))
         else:
-            async with asyncio.timeout(seconds):
-                body = await _arriving(incoming, limits, holding)
+            body = await _arriving(incoming, limits, holding, seconds)
     except TimeoutError:
         raise VaultError(Code.REQUEST_TIMEOUT, "The body of the request did not arrive in time.") from None
     except web.RequestPayloadError:
@@ -217,18 +218,28 @@ async def read_whole(incoming: Incoming, limits: Limits, seconds: float, room: R
     return body
 
 
-async def _arriving(incoming: Incoming, limits: Limits, holding: Holding) -> bytes:
+async def _arriving(incoming: Incoming, limits: Limits, holding: Holding, seconds: float) -> bytes:
     """A body that is still on its way, asked for if its caller waits for that."""
-    payload = incoming.payload
     if incoming.minor and (header(incoming.raw, b"expect") or b"").lower() == b"100-continue":
         incoming.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    pieces = []
-    while piece := await payload.readany():
+    async with asyncio.timeout(seconds) as deadline:
+        with holding.arriving(deadline) as pace:
+            return await _collected(incoming.payload, limits, holding, pace)
+
+
+async def _collected(payload: Body, limits: Limits, holding: Holding, pace: Pace) -> bytes:
+    clock = asyncio.get_running_loop().time
+    pieces: list[bytes] = []
+    while True:
+        pace.wait(clock())
+        piece = await payload.readany()
+        pace.came(len(piece), clock())
+        if not piece:
+            return b"".join(pieces)
         pieces.append(piece)
         if payload.total_bytes > limits.body:
             raise _too_large(limits)
         await holding.take(len(piece))
-    return b"".join(pieces)
 
 
 def _too_large(limits: Limits) -> VaultError:

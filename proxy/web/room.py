@@ -9,22 +9,31 @@ served; what they take counts all the same.
 
 Bodies arrive in pieces, so many of them could fill the room together and none be complete. One of those that wait may
 therefore go beyond the limit until it is over: there is always one that comes to its end.
+
+Who sends a body slowly keeps its room for long. Where others wait for room, bodies that come too slowly give way: those that
+hold most first, and no more of them than the first in line needs.
 """
 
 import asyncio
 from collections import deque
-from typing import NamedTuple
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple
 
 from proxy.errors import Code, VaultError
+from proxy.web.pace import Pace
 
 #: A message is small while it holds no more than this part of the room.
 _SMALL = 1024
+
+#: Seconds after which it is looked again, while somebody waits, for bodies that come too slowly.
+_AGAIN: Final = 0.25
 
 
 class Room:
     """So many bytes for everybody together, for one body more, and for small ones."""
 
-    __slots__ = ("_favoured", "_patience", "_waiting", "held", "limit")
+    __slots__ = ("_favoured", "_looking", "_patience", "_waiting", "arriving", "held", "limit")
 
     def __init__(self, limit: int, patience: float) -> None:
         self.limit = limit
@@ -32,6 +41,8 @@ class Room:
         self._patience = patience  #: seconds to wait for room
         self._favoured: Holding | None = None  #: who may go beyond the limit
         self._waiting: deque[_Waiter] = deque()
+        self._looking = False
+        self.arriving: dict[Holding, Arrival] = {}  #: bodies on their way
 
     def fits(self, size: int, holding: "Holding") -> bool:
         """Whether somebody may take more now; who holds nothing yet stands behind those who wait."""
@@ -51,6 +62,8 @@ class Room:
         """Return when so many bytes were taken. Raises ``VaultError`` (OVERLOADED) when nobody gave room in time."""
         waiter = _Waiter(asyncio.get_running_loop().create_future(), size, holding)
         self._waiting.append(waiter)
+        if not self._looking:
+            self._look()
         try:
             async with asyncio.timeout(self._patience):
                 await waiter.turn
@@ -61,6 +74,22 @@ class Room:
                     Code.OVERLOADED, "The proxy holds as many bodies as it may at the moment: send this again later."
                 ) from None
             raise
+
+    def _look(self) -> None:
+        """While somebody waits, let those give way that come too slowly."""
+        self._looking = bool(self._waiting)
+        if not self._waiting:
+            return
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        needed = self.held + self._waiting[0].size - self.limit
+        slow = [holding for holding, arrival in self.arriving.items() if arrival.late(now)]
+        for holding in sorted(slow, key=lambda one: one.size, reverse=True):
+            if needed <= 0 or not holding.size:
+                break
+            needed -= holding.size
+            self.arriving[holding].deadline.reschedule(now)
+        loop.call_at(now + _AGAIN, self._look)
 
     def _leave(self, waiter: "_Waiter") -> None:
         if waiter.turn.done() and not waiter.turn.cancelled():
@@ -95,6 +124,17 @@ class _Waiter(NamedTuple):
     holding: "Holding"
 
 
+class Arrival(NamedTuple):
+    """A body on its way."""
+
+    pace: Pace
+    deadline: asyncio.Timeout  #: when it must have come
+
+    def late(self, now: float) -> bool:
+        """Whether it comes too slowly, and did not have to give way yet."""
+        return self.pace.behind(now) > 0 and not self.deadline.expired()
+
+
 class Holding:
     """What one message holds of a room. ``close`` gives it back."""
 
@@ -118,6 +158,15 @@ class Holding:
         if not self.at_once(size):
             await self._room.wait(size, self)
             self.size += size
+
+    @contextmanager
+    def arriving(self, deadline: asyncio.Timeout) -> Iterator[Pace]:
+        """While its body is on its way; ``deadline`` is brought forward if that has to give way to others."""
+        arrival = self._room.arriving[self] = Arrival(Pace(), deadline)
+        try:
+            yield arrival.pace
+        finally:
+            del self._room.arriving[self]
 
     def add(self, size: int) -> None:
         """Hold so many bytes more that are there already: later ones wait for it."""

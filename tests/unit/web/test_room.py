@@ -7,9 +7,12 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.rules import Verb
+from proxy.web import pace
+from proxy.web import room as room_module
 from proxy.web.matched import Patience
 from proxy.web.room import Holding, Room
 from tests.support.gateway import gateway
+from tests.support.patience import PATIENCE
 from tests.support.rawclient import RawClient, get, post
 from tests.support.rawhttp import Wire
 from tests.support.rawserver import OK, RawServer, says
@@ -166,6 +169,57 @@ async def test_what_is_there_already_makes_others_wait():
     assert room.held == 0
 
 
+async def arrive(holding: Holding, size: int, since: float | None, started: asyncio.Semaphore) -> None:
+    """A body of which so much has come, and whose caller is waited for since then, if at all."""
+    try:
+        async with asyncio.timeout(None) as deadline:
+            with holding.arriving(deadline) as coming:
+                await holding.take(size)
+                if since is not None:
+                    coming.wait(since)
+                started.release()
+                await asyncio.Event().wait()
+    finally:
+        holding.close()
+
+
+async def test_those_who_come_too_slowly_give_way_but_no_more_of_them_than_it_takes():
+    room = Room(10, PATIENCE)
+    now = asyncio.get_running_loop().time()
+    late, soon = now - 1000, now + 1000
+    bodies = {"little": (1, late), "much": (5, late), "in time": (3, soon), "waits for the application": (1, None)}
+    started = asyncio.Semaphore(0)
+    tasks = {name: asyncio.create_task(arrive(Holding(room), *body, started)) for name, body in bodies.items()}
+    for _ in tasks:
+        await started.acquire()
+    assert room.held == 10
+    await asyncio.wait_for(Holding(room).take(4), PATIENCE / 2)
+    with pytest.raises(TimeoutError):
+        await tasks.pop("much")
+    assert (room.held, len(room.arriving)) == (9, 3)
+    assert not any(task.done() for task in tasks.values())
+    for task in tasks.values():
+        task.cancel()
+    await asyncio.wait(tasks.values())
+    assert (room.held, room.arriving) == (4, {})
+
+
+async def test_it_is_looked_again_as_long_as_somebody_waits(monkeypatch):
+    monkeypatch.setattr(room_module, "_AGAIN", 0.01)
+    room = Room(10, PATIENCE)
+    body, started = Holding(room), asyncio.Semaphore(0)
+    coming = asyncio.create_task(arrive(body, 10, None, started))
+    await started.acquire()
+    waiting = asyncio.create_task(Holding(room).take(5))
+    await asyncio.sleep(0)
+    assert room._looking
+    room.arriving[body].pace.wait(asyncio.get_running_loop().time() - 1000)
+    await asyncio.wait_for(waiting, PATIENCE / 2)
+    with pytest.raises(TimeoutError):
+        await coming
+    assert room.held == 5
+
+
 # ---------------------------------------------------------------------- through the gateway
 
 NARROW = {"held": 40_000, "patience": Patience(room=0.1)}
@@ -242,3 +296,25 @@ async def test_an_answer_keeps_its_room_until_its_caller_has_taken_it():
         async with RawClient(port) as again:
             assert (await again.ask(get("/people/2"))).status == 200
         assert len(server.requests) == 3  # what stood behind the answer that nobody took was never asked for
+
+
+async def test_callers_that_stop_in_the_middle_of_their_bodies_do_not_keep_others_waiting(monkeypatch):
+    monkeypatch.setattr(pace, "_FIRST", 0.0)
+    monkeypatch.setattr(pace, "_AHEAD", 0.0)
+    options = {"held": 40_000, "patience": Patience(body=10 * PATIENCE, room=PATIENCE)}
+    async with (
+        RawServer(says(OK)) as server,
+        gateway(server.url, options=options) as (port, steered),
+        RawClient(port) as slow,
+        RawClient(port) as other,
+    ):
+        assert steered.gateway is not None
+        room = steered.gateway._rooms.requests
+        await slow.send(post("/people/1", b"a" * 15_000)[:-1000])
+        await server.until(lambda: room.held == 14_000)
+        assert (await other.ask(post("/people/2", b"b" * 15_000))).status == 200
+        answer = await slow.answer("POST")
+        assert (answer.status, json.loads(answer.body)["code"]) == (408, "request_timeout")
+        assert answer.one("connection") == b"close"
+        assert steered.exchange_.names.count("outgoing") == 1
+        await server.until(lambda: room.held == 0)
