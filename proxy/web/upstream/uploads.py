@@ -11,11 +11,8 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from proxy.errors import Code
+from proxy.web.pace import Pace
 from proxy.web.upstream.port import UpstreamFault
-
-#: A body gives way when its caller has brought fewer bytes a second than this, over at least so many seconds.
-_SLOW: Final = 4096
-_YOUNG: Final = 1.0
 
 #: Seconds after which one who waits in line looks again for somebody to give way.
 _AGAIN: Final = 0.25
@@ -29,9 +26,8 @@ class Upload:
         self._gate = gate
         self._task: asyncio.Task[None] | None = None
         self._given_up = False
-        self._waiting = False  #: for the caller, at this moment
-        self._began = asyncio.get_running_loop().time()
-        self._moved = 0
+        self._clock = asyncio.get_running_loop().time
+        self._pace = Pace()
 
     def __aiter__(self) -> "Upload":
         return self
@@ -41,7 +37,7 @@ class Upload:
             self._task = asyncio.current_task()
             if self._task is not None:
                 self._task.add_done_callback(lambda _: self.leave())
-        self._waiting = True
+        self._pace.wait(self._clock())
         try:
             piece = await anext(self._body)
         except asyncio.CancelledError:
@@ -50,15 +46,12 @@ class Upload:
             fault = UpstreamFault(Code.UPSTREAM_TIMEOUT, "The body of the request came too slowly.", sent=True)
             fault.starved = True
             raise fault from None
-        finally:
-            self._waiting = False
-        self._moved += len(piece)
+        self._pace.came(len(piece), self._clock())
         return piece
 
-    def rate(self, now: float) -> float:
-        """Bytes a second so far; endless for one that does not wait for its caller, or is too young to tell."""
-        age = now - self._began
-        return self._moved / age if self._waiting and age > _YOUNG else float("inf")
+    def behind(self, now: float) -> float:
+        """How far its caller is behind; see ``Pace.behind``."""
+        return self._pace.behind(now)
 
     def give_way(self) -> None:
         """End with a fault that is the caller's own."""
@@ -109,8 +102,8 @@ class Uploads:
             raise
 
     def _make_room(self, now: float) -> None:
-        slowest = min(self._under_way, key=lambda upload: upload.rate(now), default=None)
-        if slowest is not None and slowest.rate(now) < _SLOW:
+        slowest = max(self._under_way, key=lambda upload: upload.behind(now), default=None)
+        if slowest is not None and slowest.behind(now) > 0:
             slowest.give_way()
 
     def left(self, upload: Upload) -> None:

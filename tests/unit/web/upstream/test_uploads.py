@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from proxy.errors import Code
+from proxy.web import pace
 from proxy.web.upstream import uploads
 from proxy.web.upstream.client import HttpUpstream
 from proxy.web.upstream.limits import Limits
@@ -59,8 +60,8 @@ async def test_waiting_for_a_place_is_bounded():
 
 
 async def test_where_all_places_are_taken_the_slowest_gives_way(monkeypatch):
-    monkeypatch.setattr(uploads, "_YOUNG", 0.0)
-    monkeypatch.setattr(uploads, "_SLOW", float("inf"))
+    monkeypatch.setattr(pace, "_FIRST", 0.0)
+    monkeypatch.setattr(pace, "SLOW", 1e9)
     gate = Uploads(2, 60.0)
     fast, slow = sending(await gate.enter(hanging(bytes(1_000_000)))), sending(await gate.enter(hanging(b"a")))
     await asyncio.sleep(0.01)  # the loop's clock has steps, and who is not a step old cannot be judged
@@ -70,6 +71,16 @@ async def test_where_all_places_are_taken_the_slowest_gives_way(monkeypatch):
     assert caught.value.starved
     assert not fast.done()
     fast.cancel()
+
+
+async def test_who_sends_much_at_once_and_then_nothing_gives_way_too(monkeypatch):
+    monkeypatch.setattr(pace, "_AHEAD", 0.0)
+    gate = Uploads(1, 60.0)
+    stopped = sending(await gate.enter(hanging(bytes(1_000_000))))
+    await asyncio.sleep(0)
+    assert await sending(await gate.enter(pieces(b"x"))) == [b"x"]
+    with pytest.raises(UpstreamFault):
+        await stopped
 
 
 async def test_who_is_cancelled_is_not_taken_for_one_that_gave_way():
