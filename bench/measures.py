@@ -41,6 +41,19 @@ MEASURES: dict[int, Measure] = {
         Measure(10, "durable inserts through the vault: records/s", "inserts", (0.5, 0.8, 0.95)),
         Measure(12, "matching with 10 000 rules against 10: time a request", "routing", (2, 1.3, 1.2), higher=False),
         Measure(15, "bytes changed outside the selected values", "redacting", (0, 0, 0), higher=False, unit="bytes"),
+        Measure(
+            16,
+            "questions about a million records of the vault: time",
+            "questions",
+            (5, 3, 1.5),
+            higher=False,
+            by_case=(
+                ("one record by its key", (30, 15, 8)),
+                ("a hashed field", (30, 15, 8)),
+                ("part of a hashed text", (1, 0.3, 0.1)),
+                ("newest first", (30, 15, 8)),
+            ),
+        ),
     )
 }
 

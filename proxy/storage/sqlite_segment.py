@@ -35,6 +35,9 @@ from proxy.storage.sqlite_sql import Statements
 # The order in which a segment runs. Plain integers: members of an enumeration compare ten times slower.
 _INSERT, _STAGE, _RELEASE, _BIND, _KEEP, _INSCRIBE, _REPLACE, _DOUBT, _UNSTAGE, _REINDEX, _FILE, _REMOVE = range(12)
 
+#: Token index entries from which on sorting them costs less than it spares.
+_SORTED = 64
+
 
 class Unmet(Exception):
     """A precondition of some change in the segment does not hold; ``hashes`` are taken ones, where that is why."""
@@ -118,6 +121,8 @@ class Segment:
         if self._stages:
             _each(many(sql.stage, self._stages), self._stages)
         if self._shares:
+            if len(self._shares) > _SORTED:
+                self._shares.sort()  # entries of one hash lie side by side: each page of the index is touched once
             many(sql.add_shared, self._shares)
         if self._claims:
             self._claim(connection)
