@@ -65,7 +65,7 @@ class Connection(asyncio.Protocol):
         self._call: Call = _NOTHING
         self._waiter: asyncio.Future[BufferedReply] | Begun | None = None
         self._reply: BufferedReply | None = None
-        self._left = 0
+        self._left = 0  #: bytes of body still to come; before that, those of interim answers
         self._chunks: ChunkReader | None = None
         self._silent = True
         self._closing = False  #: the application ends the connection after this answer
@@ -91,7 +91,7 @@ class Connection(asyncio.Protocol):
         self.served += 1
         self._call = call
         self._silent = True
-        self._state = _HEAD
+        self._state, self._left = _HEAD, 0
         if limits.total:
             self.expires = now + limits.total
         self._waiter = waiter
@@ -181,8 +181,7 @@ class Connection(asyncio.Protocol):
 
     def retire(self) -> None:
         """Close a connection that carries nothing."""
-        self._end(None)
-        self._transport.abort()
+        self._fail(None)
 
     def leave(self, turn: int) -> None:
         """Drop the exchange of that number in ``served``. Nothing happens if it is over: the connection may carry another's."""
@@ -191,8 +190,7 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Drop the connection and whatever it carries."""
-        self._end(UpstreamFault(Code.UPSTREAM_BROKEN, "The exchange was dropped.", sent=True))
-        self._transport.abort()
+        self._fail(UpstreamFault(Code.UPSTREAM_BROKEN, "The exchange was dropped.", sent=True))
 
     # ------------------------------------------------ what the event loop calls
 
@@ -278,10 +276,12 @@ class Connection(asyncio.Protocol):
             data = data[end + 4 :]
             if head.status >= 200 or head.status == 101:
                 break
-            if isinstance(self._waiter, Begun):
-                self._waiter.interim(head.status, head.reason, head.headers)
-            elif self._call.interim is not None:
-                self._call.interim(head.status, head.reason, head.headers)
+            self._left += end
+            if self._left > self._limits.head_bytes:
+                raise BadAnswerError("it has too many interim answers before it")
+            tell = self._waiter.interim if isinstance(self._waiter, Begun) else self._call.interim
+            if tell is not None:
+                tell(head.status, head.reason, head.headers)
             if not data:
                 self._held = b""
                 return
@@ -372,7 +372,7 @@ class Connection(asyncio.Protocol):
 
     # ------------------------------------------------ the end
 
-    def _fail(self, error: BaseException) -> None:
+    def _fail(self, error: BaseException | None) -> None:
         self._end(error)
         self._transport.abort()
 

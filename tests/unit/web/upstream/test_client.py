@@ -132,6 +132,7 @@ async def test_a_whole_body_is_framed_as_chunks_on_demand(upstream):
         (says(b"HTTP/1.1 200 OK\r\nA: " + b"x" * 70000), Code.UPSTREAM_BROKEN, "too large"),
         (says(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n"), Code.UPSTREAM_BROKEN, "chunk"),
         (says(b"HTTP/1.1 101 Hello\r\n\r\n"), Code.UPSTREAM_BROKEN, "nobody asked"),
+        (says(b"HTTP/1.1 102 Processing\r\n\r\n" * 3000), Code.UPSTREAM_BROKEN, "too many interim answers"),
         (silent(), Code.UPSTREAM_TIMEOUT, "did not answer"),
         (drips(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", 1, 0.1), Code.UPSTREAM_TIMEOUT, "did not answer"),
     ],
