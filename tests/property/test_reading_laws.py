@@ -72,8 +72,8 @@ def answered(read: Callable[[Any], Any], raw: Any) -> Any:
 @settings(max_examples=150)
 @given(st.one_of(OBJECTS, DOCUMENTS))
 def test_a_record_is_read_or_refused(raw):
-    for partial in (False, True):
-        answered(lambda document: read_draft(SCHEMA, document, partial=partial, limits=DEFAULTS), raw)  # noqa: B023
+    answered(lambda document: read_draft(SCHEMA, document, partial=False, limits=DEFAULTS), raw)
+    answered(lambda document: read_draft(SCHEMA, document, partial=True, limits=DEFAULTS), raw)
     answered(
         lambda document: read_drafts(SCHEMA, document, partial=False, limits=DEFAULTS), [raw, {"id": "a"}, {"id": "a"}]
     )

@@ -6,10 +6,12 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.model.filters import read_find
 from proxy.model.limits import DEFAULTS
-from proxy.storage.changes import Insert, Replace
+from proxy.storage.changes import Attach, Insert, Replace
 from proxy.storage.rows import State
 from proxy.vault.asking import Look
-from proxy.vault.content import Content, Kept
+from proxy.vault.attached import Label, file_of, new_id
+from proxy.vault.content import Content
+from proxy.vault.contents import Kept
 from proxy.vault.find import TRIES, Found, find
 from proxy.vault.records import Records
 from tests.support.contacts import CONTACT, Contacts, contact, make_contacts
@@ -88,6 +90,20 @@ async def test_what_has_expired_is_not_found() -> None:
     assert await ask(contacts, {"id": "d"}) == Found([], 0, 0)
 
 
+@pytest.mark.parametrize("where", [{"id": "a"}, {"city": "Umeå"}])
+async def test_records_come_with_their_attachments(where):
+    contacts = await people()
+    row = await contacts.row("a")
+    assert row is not None
+    kept = Kept(new_id().hex() + "0" * 16, b"s" * 16, 5, "ab" * 32)
+    file = file_of(contacts.records, row, kept, Label("cv.pdf", "text/plain"))
+    await contacts.store.commit(contacts.records.collection.table, [Attach(file)])
+    found = (await ask(contacts, where)).records
+    assert [[attachment.filename for attachment in record.attachments] for record in found] == [["cv.pdf"], []][
+        : len(found)
+    ]
+
+
 async def test_one_key_is_looked_up_and_not_searched_for() -> None:
     store = FailingStore((await make_contacts()).store)
     contacts = await make_contacts(store)
@@ -122,8 +138,8 @@ async def collected() -> Records:
         [("Ann@Example.org", "1980-01-31"), ("bo@example.org", "31.12.1979"), ("", "")]
     ):
         fields = {"email": email, "born": born, "tags": "x"}
-        kept: dict[str, tuple[Kept, ...]] = {
-            name: (Kept(1, text, False, name, False),) for name, text in fields.items() if text
+        kept: dict[str, tuple[Value, ...]] = {
+            name: (Value(1, text, False, name, False),) for name, text in fields.items() if text
         }
         row = people.new_row(Content(kept), number + 1, bytes(16))._replace(state=State.LIVE)
         sealed = people.sealer.record(row.rid, row.salt).key(f"{number}")
