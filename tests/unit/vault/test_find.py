@@ -11,6 +11,7 @@ from proxy.storage.rows import State
 from proxy.vault.asking import Look
 from proxy.vault.attached import Label, file_of, new_id
 from proxy.vault.content import Content
+from proxy.vault.content import Kept as Value
 from proxy.vault.contents import Kept
 from proxy.vault.find import TRIES, Found, find
 from proxy.vault.records import Records
