@@ -26,6 +26,9 @@ OPERATION: Final = web.RequestKey("operation", Operation)
 #: Seconds within which the body of a request has to be there; uploads have their own limits.
 _BODY_SECONDS: Final = 60.0
 
+#: Bytes of a body that somebody may send without a token: a form with credentials, which is a tenth of it.
+_STRANGER_BYTES: Final = 16 * 1024
+
 _NOBODY: Final = Principal("", "")
 
 #: Fields of every answer: nobody keeps what came out of a vault, nor guesses what it is.
@@ -37,6 +40,7 @@ def serve(operation: Operation, services: Services) -> Callable[[web.Request], A
     reads_json = operation.takes is Takes.JSON
     known = frozenset(operation.query)
     guarded = operation.access is not Access.OPEN
+    limit = services.body_limit if guarded else min(services.body_limit, _STRANGER_BYTES)
     replayable = operation.method in ("POST", "DELETE") and guarded and not operation.reads
 
     async def handle(request: web.Request) -> web.StreamResponse:
@@ -50,7 +54,7 @@ def serve(operation: Operation, services: Services) -> Callable[[web.Request], A
             bodies.check_media_type(request, operation.takes.value)
         elif operation.takes is not Takes.NOTHING:
             bodies.check_media_type(request, operation.takes.value)
-            body = await _body(request, services.body_limit)
+            body = await _body(request, limit)
             content = bodies.parse(body) if reads_json else None
         call = Call(operation, services, principal, request, request.match_info, query, body, content)
         with services.catalog.using():

@@ -75,6 +75,12 @@ async def test_each_fault_is_told_in_the_words_of_rfc_6749(scene, change, status
     assert answer.headers.get("WWW-Authenticate", "Basic").startswith("Basic")
 
 
+async def test_a_stranger_sends_little():
+    async with office() as here, serving(services(auth=here.service, body_limit=4 * 1024 * 1024)) as client:
+        answer = await client("POST", "/oauth2/token", "", data=b"x" * 16_385, headers=FORM)
+        assert (answer.status, answer.json["error"]) == (413, "invalid_request")
+
+
 async def test_two_credentials_at_once_prove_nothing(scene):
     here, client = scene
     made = await here.client()
