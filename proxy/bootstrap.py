@@ -37,6 +37,7 @@ from proxy.storage.sqlite_file import refuse_new
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.catalog import open_catalog
+from proxy.vault.contents import Contents
 from proxy.vault.janitor import pending
 from proxy.vault.vault import Vault, VaultOptions, has_keyset, new_vault, open_keyset, open_vault
 from proxy.web.admin import Check, admin_app
@@ -117,8 +118,7 @@ async def first_client(settings: Settings) -> Made | None:
 @asynccontextmanager
 async def stopped_clients(settings: Settings) -> AsyncIterator[Clients]:
     """The clients of a vault that no instance runs on. Raises ``VaultError``: BAD_STORE where there is no vault, STORE_BUSY."""
-    if not settings.store.path.exists():
-        raise VaultError(Code.BAD_STORE, f"There is no vault at {settings.store.path}: make one with `domicile init`.")
+    _refuse_no_vault(settings)
     store, _ = await _open_with_key(settings)
     passwords = Passwords()
     try:
@@ -126,6 +126,23 @@ async def stopped_clients(settings: Settings) -> AsyncIterator[Clients]:
         yield await open_clients(store, {ENVIRONMENT: keyset}, passwords, system_clock)
     finally:
         passwords.close()
+        await store.close()
+
+
+@asynccontextmanager
+async def stopped_vault(settings: Settings) -> AsyncIterator[tuple[Vault, Contents]]:
+    """A vault that no instance runs on, and its files. Raises ``VaultError``: BAD_STORE, BAD_KEYS, STORE_BUSY."""
+    _refuse_no_vault(settings)
+    store, _ = await _open_with_key(settings)
+    try:
+        source, options = key_source(settings.keys), _vault_options(settings)
+        vault = await open_vault(store, source, system_clock, _unobserved, options)
+        contents = await open_files(settings, vault)
+        try:
+            yield vault, contents
+        finally:
+            await contents.close()
+    finally:
         await store.close()
 
 
@@ -145,6 +162,11 @@ async def _open_with_key(settings: Settings, hooks: Hooks | None = None) -> tupl
         await store.close()
         raise
     return store, fresh or missing
+
+
+def _refuse_no_vault(settings: Settings) -> None:
+    if not settings.store.path.exists():
+        raise VaultError(Code.BAD_STORE, f"There is no vault at {settings.store.path}: make one with `domicile init`.")
 
 
 async def _refuse_lost_key(settings: Settings, store: Store) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from proxy.objectstore.base import SHARDS
 from proxy.storage.base import Store
 from proxy.vault.contents import Contents
-from proxy.vault.registry import tables
+from proxy.vault.registry import places
 
 #: Milliseconds that an object without a row is left alone, and for which nothing is looked for after a start: somebody who
 #: started with an older database by mistake has that long to notice.
@@ -76,7 +76,7 @@ async def named(store: Store, environment: str, shard: str) -> set[str]:
     """The objects that rows name, of those whose file ids begin with these two digits."""
     found: set[str] = set()
     first = int(shard, 16)
-    for table in await tables(store, environment):
+    for table in (await places(store, environment)).values():
         after = ((first << 120) - 1).to_bytes(16, "big") if first else b""
         while True:
             page = await store.file_scan(table, after, _PAGE)

@@ -95,10 +95,10 @@ async def forget(store: Store, environment: str, table: str) -> None:
         await store.put_note(_note(environment), _encode(_Registry(left, registry.named)), stored)
 
 
-async def tables(store: Store, environment: str) -> tuple[str, ...]:
-    """The tables of all schemas that the registry has, whether they are in use or not."""
+async def places(store: Store, environment: str) -> dict[str, str]:
+    """The tables of all schemas that the registry has, by name of schema, whether they are in use or not."""
     stored = await store.note(_note(environment))
-    return () if stored is None else tuple(known.table for known in _decode(stored).schemas.values())
+    return {} if stored is None else {name: known.table for name, known in _decode(stored).schemas.items()}
 
 
 async def wake(store: Store, environment: str, in_use: Collection[str] = ()) -> None:
@@ -106,7 +106,7 @@ async def wake(store: Store, environment: str, in_use: Collection[str] = ()) -> 
 
     Then what stands beside rows can be looked at although nobody has declared the schema again.
     """
-    for table in await tables(store, environment):
+    for table in (await places(store, environment)).values():
         if table not in in_use:
             await store.ensure(Layout(table, ()))
 

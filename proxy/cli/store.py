@@ -1,0 +1,84 @@
+"""``domicile store``: look after the store of an instance that is stopped."""
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from proxy.cli import output
+from proxy.cli.command import FAULT, OK, Arguments, Command
+from proxy.cli.progress import Progress, progress
+from proxy.config import Settings, load
+
+if TYPE_CHECKING:
+    from proxy.vault.verify import Findings
+
+#: Faults that are printed one by one; of more, the number is told.
+_SHOWN: Final = 1_000
+
+
+def verify(arguments: Arguments) -> int:
+    """Exit status 0 when everything opens and belongs together."""
+    import asyncio
+
+    findings = asyncio.run(_verify(load(arguments.config, os.environ)))
+    output.show(told(findings), as_text(findings), as_json=arguments.json)
+    return FAULT if findings.faults else OK
+
+
+async def _verify(settings: Settings) -> "Findings":
+    from proxy.bootstrap import stopped_vault
+    from proxy.vault.verify import extent, verify
+
+    async with stopped_vault(settings) as (vault, contents):
+        bars: Mapping[str, Progress] = {
+            "records": progress("records", await extent(vault), "records"),
+            "attachments": progress("attachments", None, "attachments"),
+        }
+        try:
+            return await verify(vault, contents, lambda what, count: bars[what].update(count))
+        finally:
+            for bar in bars.values():
+                bar.close()
+
+
+def told(findings: "Findings") -> dict[str, Any]:
+    """The findings as JSON tells them."""
+    faults = [{"schema": fault.schema, "record": fault.rid, "text": fault.text} for fault in findings.faults]
+    counts = {name: findings.counts[name] for name in ("records", "versions", "staged", "attachments", "bytes")}
+    return {
+        "ok": not faults,
+        **counts,
+        "left": {name: findings.left[name] for name in ("doomed", "orphaned")},
+        "faults": faults,
+    }
+
+
+def as_text(findings: "Findings") -> str:
+    """The same for people."""
+    counts = findings.counts
+    looked = (
+        f"Looked at {counts['records']} records with {counts['versions']} past versions and {counts['staged']} staged changes, "
+        f"and at {counts['attachments']} attachments of {counts['bytes']} bytes."
+    )
+    lines = [looked]
+    if nameless := findings.left.total():
+        lines.append(f"{nameless} objects are left over; a running instance removes them by itself.")
+    lines += [f"  {fault.schema}, record {fault.rid}: {fault.text}" for fault in findings.faults[:_SHOWN]]
+    if more := findings.faults[_SHOWN:]:
+        lines.append(f"  and {len(more)} faults more; --json tells them all.")
+    lines.append(f"There are {len(findings.faults)} faults." if findings.faults else "Everything is in order.")
+    return "\n".join(lines)
+
+
+COMMAND: Final = Command(
+    summary="Look after the store of a stopped instance.",
+    example="domicile store verify",
+    children={
+        "verify": Command(
+            summary="Open every record and every attachment, and name what is damaged, exchanged or lost; changes nothing.",
+            example="domicile store verify --config domicile.yaml",
+            run=verify,
+            data=True,
+        )
+    },
+)

@@ -1,0 +1,69 @@
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from proxy.bootstrap import prepare, running
+from proxy.cli import main
+from proxy.config import load
+from proxy.errors import Code, VaultError
+from tests.support.people import rules
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_new_vault_is_in_order(elsewhere, capsys):
+    asyncio.run(prepare(load(None, {})))
+    assert main(["store", "verify"]) == 0
+    assert "in order" in capsys.readouterr().out
+    assert main(["store", "verify", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["ok"], told["records"], told["faults"], told["left"]) == (True, 0, [], {"doomed": 0, "orphaned": 0})
+
+
+def test_without_a_vault_nothing_is_made(elsewhere, capsys):
+    assert main(["store", "verify"]) == 1
+    assert "There is no vault" in capsys.readouterr().err
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_faults_are_listed_and_end_with_status_1(elsewhere, capsys, monkeypatch):
+    from proxy.vault import verify as module
+    from proxy.vault.verify import Fault, Findings
+
+    async def broken(*_: object) -> Findings:
+        return Findings(faults=[Fault("contact", 17, "The record does not open.")])
+
+    asyncio.run(prepare(load(None, {})))
+    monkeypatch.setattr(module, "verify", broken)
+    assert main(["store", "verify"]) == 1
+    out = capsys.readouterr().out
+    assert "contact, record 17: The record does not open." in out
+    assert "1 faults" in out
+    assert main(["store", "verify", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["faults"] == [
+        {"schema": "contact", "record": 17, "text": "The record does not open."}
+    ]
+
+
+def test_a_running_instance_is_left_alone(elsewhere, monkeypatch):
+    from proxy.cli.store import _verify
+
+    (elsewhere / "rules").mkdir()
+    (elsewhere / "rules/rules.yaml").write_text(rules("http://127.0.0.1:9"))
+    settings = load(None, {f"DOMICILE__LISTEN__{name}": "127.0.0.1:0" for name in ("PROXY", "ADMIN", "VAULT")})
+
+    async def both() -> VaultError:
+        async with running(settings):
+            with pytest.raises(VaultError) as caught:
+                await _verify(settings)
+            return caught.value
+
+    fault = asyncio.run(both())
+    assert fault.code is Code.STORE_BUSY
+    assert "Another process owns" in fault.message
