@@ -1,4 +1,4 @@
-"""Measure 10: durable inserts through the store's own code against the bare engine with the same groups.
+"""Measure 10: durable inserts through the store's own code against the bare engine with the same groups; then whole records (``creates``).
 
 ``ours`` is 64 coroutines that call ``Store.commit`` with one record each, as the proxy does before it forwards; the
 peer is a plain ``sqlite3`` loop over the same tables and rows that commits groups of exactly the sizes that ours made.
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import uvloop
 
+from bench import creates
 from proxy.storage import open_store
 from proxy.storage.base import Store
 from proxy.storage.changes import Insert
@@ -78,12 +79,14 @@ async def through_store(path: Path, inserts: list[Insert]) -> tuple[float, float
     return len(inserts) / took, used / len(inserts) * 1e6, sizes
 
 
-def through_engine(path: Path, inserts: list[Insert], sizes: Iterable[int]) -> tuple[float, float]:
+def through_engine(
+    path: Path, inserts: list[Insert], sizes: Iterable[int], layout: Layout = LAYOUT
+) -> tuple[float, float]:
     """Records/s and processor microseconds a record of the bare engine, in groups of these sizes."""
     file = DatabaseFile(path)
     connection = file.connect()
-    make(connection, LAYOUT)
-    sql = Statements(LAYOUT)
+    make(connection, layout)
+    sql = Statements(layout)
     left = iter(
         [
             (sql.stored(insert.row), [(token, insert.row.rid) for token in (*insert.hashes, *insert.unique)])
@@ -91,7 +94,7 @@ def through_engine(path: Path, inserts: list[Insert], sizes: Iterable[int]) -> t
         ]
     )
     groups = [list(itertools.islice(left, size)) for size in sizes]
-    token = f"INSERT INTO t_{LAYOUT.table} (hash, rid) VALUES (?, ?)"  # a name of this file
+    token = f"INSERT INTO t_{layout.table} (hash, rid) VALUES (?, ?)"  # a name of this file
     start, used = time.perf_counter(), time.process_time()
     for group in groups:
         connection.execute("BEGIN IMMEDIATE")
@@ -131,17 +134,41 @@ def run(quick: bool = False) -> dict[str, Any]:
                 peer_rate, peer_cost = through_engine(Path(folder) / "peer.db", inserts, sizes)
             rates.append((rate, peer_rate))
             costs.append((cost, peer_cost))
-        rows.append(_row(case, rates))
+        rows.append(_row(f"{WRITERS} writers, {case.title}", rates))
         ours, peer = (statistics.median(column) for column in zip(*costs, strict=True))
         notes.append(f"Inserts, {case.title}: {ours:.0f} us of processor time a record, bare engine {peer:.0f} us.")
+    whole = _whole_records(quick)
+    rows.extend(whole[0])
+    notes.extend(whole[1])
     notes.append(_reading(5_000 if quick else 100_000))
     return {"rows": rows, "notes": notes}
 
 
-def _row(case: Case, rates: list[tuple[float, float]]) -> dict[str, Any]:
+def _whole_records(quick: bool) -> tuple[list[dict[str, Any]], list[str]]:
+    """Through the vault's own code, and over HTTP."""
+    rounds, count = (1, 400) if quick else (5, 20_000)
+    rows: list[dict[str, Any]] = []
+    notes: list[str] = []
+    for case in (*creates.CASES, *creates.OVER_HTTP):
+        rates: list[tuple[float, float]] = []
+        costs: list[tuple[float, float]] = []
+        for _ in range(rounds):
+            with TemporaryDirectory() as folder:
+                made = creates.taken(Path(folder), case, count)
+                rate, cost = through_engine(Path(folder) / "peer.db", made.inserts, made.sizes, made.layout)
+            rates.append((made.rate, rate))
+            costs.append((made.cost, cost))
+        rows.append(_row(f"records, {case.title}", rates))
+        ours, peer = (statistics.median(column) for column in zip(*costs, strict=True))
+        if ours:
+            notes.append(f"Records, {case.title}: {ours:.0f} us of processor time a record, bare engine {peer:.0f} us.")
+    return rows, notes
+
+
+def _row(case: str, rates: list[tuple[float, float]]) -> dict[str, Any]:
     return {
         "measure": 10,
-        "case": f"{WRITERS} writers, {case.title}",
+        "case": case,
         "unit": "records/s",
         "ours": statistics.median(rate for rate, _ in rates),
         "peer": statistics.median(rate for _, rate in rates),

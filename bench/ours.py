@@ -14,11 +14,22 @@ _SETTINGS = """\
 data: {folder}/data
 listen:
   proxy: 127.0.0.1:{port}
+  vault: 127.0.0.1:{vault}
   admin: 127.0.0.1:{admin}
 rules: {folder}/rules.yaml
 store: sqlite:///{{data}}/vault.db
 keys: file:///{{data}}/keys.json
 """
+
+
+def settings_file(folder: Path, port: int, *, vault: int, upstream: int = 9) -> Path:
+    """A settings file for an instance on these ports, with the rules of the benchmark; its data lies in ``folder``."""
+    rules = RULES.read_text()
+    assert _UPSTREAM in rules
+    (folder / "rules.yaml").write_text(rules.replace(_UPSTREAM, f"http://127.0.0.1:{upstream}"))
+    settings = folder / "domicile.yaml"
+    settings.write_text(_SETTINGS.format(folder=folder, port=port, vault=vault, admin=free_port()))
+    return settings
 
 
 @contextmanager
@@ -28,12 +39,8 @@ def domicile(upstream: int, folder: Path) -> Iterator[Running]:
     Raises:
         Unavailable: it does not start; with the end of what it printed.
     """
-    rules = RULES.read_text()
-    assert _UPSTREAM in rules
-    (folder / "rules.yaml").write_text(rules.replace(_UPSTREAM, f"http://127.0.0.1:{upstream}"))
     port = free_port()
-    settings = folder / "domicile.yaml"
-    settings.write_text(_SETTINGS.format(folder=folder, port=port, admin=free_port()))
+    settings = settings_file(folder, port, vault=free_port(), upstream=upstream)
     command = [sys.executable, "-m", "proxy", "serve", "--config", str(settings)]
     with started("domicile", command, port, folder) as running:
         yield running

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import exactness, peers, questions, redacting, report
+from bench import creates, exactness, inserts, peers, questions, redacting, report
 from bench.__main__ import main
 from bench.load import Job, body_of, run
 from bench.measures import MEASURES, standing
@@ -114,6 +114,18 @@ def test_the_vault_and_a_plain_table_answer_the_same_questions() -> None:
 
     assert [row["case"] for row in taken["rows"]] == [case.title for case in questions.CASES]
     assert all(row["ours"] > 0 and row["measure"] == 16 for row in taken["rows"])
+
+
+@pytest.mark.parametrize(
+    "case", [creates.CASES[0], creates.CASES[2], creates.OVER_HTTP[0]], ids=lambda case: case.title
+)
+def test_whole_records_are_written_and_the_peer_writes_the_same(tmp_path: Path, case: creates.Case) -> None:
+    made = creates.taken(tmp_path, case, 200)
+
+    assert made.rate > 0
+    assert sum(made.sizes) == len(made.inserts) == 200
+    assert all(bool(insert.hashes) is case.parts for insert in made.inserts)
+    assert inserts.through_engine(tmp_path / "peer.db", made.inserts, made.sizes, made.layout)[0] > 0
 
 
 def test_a_changed_byte_is_counted_wherever_it_stands() -> None:

@@ -4,11 +4,14 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.model.record import Action
-from proxy.storage.changes import Change, Conflict, Remove
+from proxy.storage.changes import Attach, Change, Conflict, Remove
 from proxy.storage.memory import MemoryStore
+from proxy.storage.rows import Row
 from proxy.vault import migrate as module
+from proxy.vault.attached import Label, attachments_of, file_of, new_id
 from proxy.vault.closing import TRIES, nothing
 from proxy.vault.collection import History
+from proxy.vault.contents import Kept
 from proxy.vault.history import history
 from proxy.vault.migrate import migrate
 from proxy.vault.records import Records
@@ -104,6 +107,53 @@ async def test_without_a_history_only_the_record_goes_over() -> None:
     await migrate(contacts.records, "a", "b", "x", nothing)
     told, total = await history(contacts.records, "b", 10, 0)
     assert (total, told[0].fields["age"], told[0].version) == (1, 1, 2)
+
+
+def file_for(contacts: Contacts, row: Row, name: str) -> Attach:
+    file_id = new_id()
+    kept = Kept(file_id.hex() + "0" * 16, b"s" * 16, 5, "ab" * 32)
+    return Attach(file_of(contacts.records, row, kept, Label(name, "text/plain")))
+
+
+async def with_files(contacts: Contacts, *files: tuple[str, str]) -> None:
+    """Two records, and these files: (key of the record, name)."""
+    await contacts.add(contact("a"), contact("b"))
+    for key, name in files:
+        row = await contacts.row(key)
+        assert row is not None
+        await contacts.store.commit(contacts.records.collection.table, [file_for(contacts, row, name)])
+
+
+async def test_the_files_of_the_source_go_over() -> None:
+    contacts = await make_contacts()
+    await with_files(contacts, ("a", "one.pdf"), ("a", "two.pdf"), ("b", "three.pdf"))
+    await migrate(contacts.records, "a", "b", "x", nothing)
+    row = await contacts.row("b")
+    assert row is not None
+    shown = await attachments_of(contacts.records, [row.rid])
+    assert sorted(one.filename for one in shown[row.rid]) == ["one.pdf", "three.pdf", "two.pdf"]
+    assert await contacts.store.doomed(10) == []
+
+
+async def test_two_files_of_one_name_stand_against_it_and_nothing_changes() -> None:
+    contacts = await make_contacts()
+    await with_files(contacts, ("a", "one.pdf"), ("b", "one.pdf"))
+    error = await refused(contacts)
+    assert (error.code, [detail.source for detail in error.details]) == (Code.FILE_EXISTS, ["source/0"])
+    assert await contacts.keys("a", "b") == ["a", "b"]
+
+
+async def test_a_file_that_does_not_open_stands_against_it() -> None:
+    contacts = await make_contacts()
+    await with_files(contacts)
+    row, other = await contacts.row("a"), await contacts.row("b")
+    assert row is not None
+    assert other is not None
+    moved = file_for(contacts, other, "one.pdf")
+    foreign = moved._replace(file=moved.file._replace(rid=row.rid))
+    await contacts.store.commit(contacts.records.collection.table, [foreign])
+    assert (await refused(contacts)).code is Code.CANNOT_OPEN
+    assert await contacts.keys("a", "b") == ["a", "b"]
 
 
 async def test_both_records_have_to_exist_and_to_differ() -> None:
