@@ -1,6 +1,9 @@
 import base64
+from contextlib import suppress
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proxy.auth.credentials import Credentials, credentials, read_form
 from proxy.auth.errors import DESCRIPTION, OAuthError
@@ -74,3 +77,30 @@ def test_what_is_no_form_is_refused(body):
     with pytest.raises(OAuthError) as caught:
         read_form(body)
     assert caught.value.error == "invalid_request"
+
+
+@given(st.one_of(st.binary(max_size=200), st.text(alphabet="&=%+ab0ü\x00", max_size=60).map(str.encode)))
+def test_whatever_a_body_is_it_is_a_form_or_refused(body):
+    with suppress(OAuthError):
+        form = read_form(body)
+        assert all(form.values())
+
+
+@given(
+    st.one_of(
+        st.none(),
+        st.text(max_size=40),
+        st.binary(max_size=40).map(lambda raw: "Basic " + base64.b64encode(raw).decode()),
+    ),
+    st.dictionaries(st.sampled_from(["client_id", "client_secret", "scope"]), st.text(max_size=10)),
+)
+def test_whatever_is_sent_as_proof_is_credentials_or_refused(authorization, form):
+    with suppress(OAuthError):
+        sent = credentials(authorization, form)
+        assert isinstance(sent, Credentials)
+        assert authorization is not None or sent == (form["client_id"], form["client_secret"])
+
+
+@given(st.text(max_size=20), st.text(max_size=20))
+def test_what_a_client_encodes_is_what_is_read(client, secret):
+    assert credentials(basic(client, secret), {}) == Credentials(client, secret)
