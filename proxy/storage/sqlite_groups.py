@@ -21,7 +21,7 @@ from proxy.storage.sqlite_where import Condition, joined, name_of
 _WORD = 32  #: bits of the lower half of a sum
 _LOW = 2**_WORD - 1
 #: Rows of a part: their pages fit the connection's cache, so that finding where it ends reads nothing twice.
-PART = 5_000
+PART = 20_000
 #: Rows that may be fetched from all over the table before reading all of it costs less.
 SCATTERED = 20_000
 

@@ -5,6 +5,7 @@ bounded by the rows or groups that it asks for, and by ``sqlite_plan.NARROW`` nu
 """
 # ruff: noqa: S608 - names have passed names.check_names and asked.Asked; every value is a parameter
 
+import json
 from sqlite3 import Connection
 from typing import Any as Anything
 
@@ -47,7 +48,7 @@ def select(connection: Connection, sql: Statements, query: Select) -> Page:
     way = planner.way(query.where)
     text, values = way.condition
     stop = None if query.limit is None else query.offset + query.limit
-    collected = f"SELECT r.rid FROM {way.source} WHERE {text} ORDER BY {_order(query)}"
+    collected = f"SELECT r.rid AS id FROM {way.source} WHERE {text} ORDER BY {_order(query)} LIMIT -1"
     if way.narrow and not (way.aged and _by_age(query) and stop is not None):
         rids = _ids(connection, collected, values)
         return Page(_rows(connection, sql, rids[query.offset : stop]), len(rids) if query.counted else 0)
@@ -55,7 +56,7 @@ def select(connection: Connection, sql: Statements, query: Select) -> Page:
     limits = [-1 if query.limit is None else query.limit, query.offset]
     if way.aged and _by_age(query):
         turn = "DESC" if query.order and query.order[0].descending else ""
-        aged = f"SELECT {way.aged} FROM {way.source} WHERE {text} ORDER BY {way.aged} {turn} LIMIT ? OFFSET ?"
+        aged = f"SELECT {way.aged} AS id FROM {way.source} WHERE {text} ORDER BY {way.aged} {turn} LIMIT ? OFFSET ?"
         rids = _ids(connection, aged, [*values, *limits])
     elif query.counted and stop is not None and total < stop * _SPARSE:
         rids = _ids(connection, collected, values)[query.offset : stop]
@@ -80,7 +81,7 @@ def _walked(connection: Connection, planner: Planner, query: Select, limits: lis
     index = planner.index_of(column)
     text, values = planner.walk(query.where, column)
     way = "NOT INDEXED" if index is None else f"INDEXED BY {index}"
-    statement = f"SELECT r.rid FROM {planner.rows} {way} WHERE {text} ORDER BY {_order(query)} LIMIT ? OFFSET ?"
+    statement = f"SELECT r.rid AS id FROM {planner.rows} {way} WHERE {text} ORDER BY {_order(query)} LIMIT ? OFFSET ?"
     return _ids(connection, statement, [*values, *limits])
 
 
@@ -90,7 +91,14 @@ def _order(query: Select) -> str:
 
 
 def _ids(connection: Connection, text: str, values: list[Anything]) -> list[int]:
-    return [rid for (rid,) in connection.execute(text, values)]
+    """The ids that the statement finds, in its order.
+
+    They come as one text: for each row of an answer the driver gives the interpreter's lock away and asks for it again, and
+    a busy event loop is slow to give it. A ``LIMIT`` in the statement keeps its order.
+    """
+    found = connection.execute(f"SELECT json_group_array(id) FROM ({text})", values).fetchone()[0]
+    rids: list[int] = json.loads(found)
+    return rids
 
 
 def _rows(connection: Connection, sql: Statements, rids: list[int]) -> list[Row]:

@@ -28,10 +28,6 @@ PATIENCE = 500_000
 CLOSING = 5.0
 
 
-class Unwanted(Exception):
-    """The caller has gone."""
-
-
 class _Question(NamedTuple):
     future: asyncio.Future[Any]
     run: Callable[[Connection], Any]
@@ -95,8 +91,11 @@ class Readers:
                 answer: Any = None
                 fault: Exception | None = None
                 try:
-                    connection = connection or self._connect()
-                    answer = self._answer(connection, question)
+                    if self._unwanted(question):
+                        fault = closed()  # or the caller has gone, and nobody hears it
+                    else:
+                        connection = connection or self._connect()
+                        answer = self._answer(connection, question)
                 except Exception as error:  # noqa: BLE001 - the caller is told; the thread has to live on
                     fault = self._told(error)
                     _give_up(connection)
@@ -109,21 +108,20 @@ class Readers:
             _give_up(connection)
 
     def _answer(self, connection: Connection, question: _Question) -> Any:
-        def unwanted() -> bool:
-            return self._closing or question.future.done()
-
-        if unwanted():
-            raise Unwanted
-        connection.set_progress_handler(unwanted, PATIENCE)
+        connection.set_progress_handler(lambda: self._unwanted(question), PATIENCE)
         connection.execute("BEGIN")
         answer = question.run(connection)
         connection.execute("COMMIT")
         return answer
 
+    def _unwanted(self, question: _Question) -> bool:
+        """Whether nobody waits for the answer any more."""
+        return self._closing or question.future.done()
+
     def _told(self, error: Exception) -> Exception:
         if self._closing:
             return closed()
-        return error if isinstance(error, VaultError | Unwanted) else translated(error)
+        return error if isinstance(error, VaultError) else translated(error)
 
 
 def _give_up(connection: Connection | None) -> None:
