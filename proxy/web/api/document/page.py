@@ -88,6 +88,7 @@ def _operation(path: str, method: str, operation: Json, described: Description) 
         yield _shape(described.answer) if status[0] == "2" and described.answer is not None else ""
         yield "</dd>"
     yield "</dl>"
+    yield "<h4>Examples</h4>" if described.examples else ""
     for example in described.examples:
         yield f"<details><summary>{escape(example.summary)} <code>{example.status}</code></summary>"
         yield f"<pre>{escape(_curl(path, method, example, described, guarded='security' not in operation))}</pre>"
