@@ -51,7 +51,16 @@ def test_the_health_command_of_the_guide_is_there():
 
 
 @pytest.mark.parametrize(
-    "name", ["README.md", "CHANGELOG.md", "docs/access.md", "docs/interface.md", "docs/operations.md", "docs/promises.md", "docs/rules.md"]
+    "name",
+    [
+        "README.md",
+        "CHANGELOG.md",
+        "docs/access.md",
+        "docs/interface.md",
+        "docs/operations.md",
+        "docs/promises.md",
+        "docs/rules.md",
+    ],
 )
 def test_every_file_and_test_that_a_page_names_is_there(name):
     page = (ROOT / name).read_text("utf-8")

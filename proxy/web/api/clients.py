@@ -32,7 +32,7 @@ async def listing(call: Call) -> Answer:
     """The clients, oldest first, page by page; never a secret."""
     limits = call.services.limits
     limit = shapes.number(call, "limit", limits.find_default, 1, limits.find_maximum)
-    offset = shapes.number(call, "offset", 0, 0, 2**31)
+    offset = shapes.number(call, "offset", 0, 0, 2**31 - 1)
     own = [client for client in call.services.auth.clients.listed() if client.environment == call.principal.environment]
     return wire.page(map(shown, own[offset : offset + limit]), limit, offset, len(own))
 

@@ -102,7 +102,8 @@ def _operation(operation: Operation, described: Description, names: Sequence[str
 
 
 def _parameters(operation: Operation, described: Description, names: Sequence[str]) -> list[Json]:
-    shown = [_path(name, described, names) for name in _IN_PATH.findall(operation.path)]
+    known = () if operation.access is Access.ADMIN else names  # administrators name what is not there yet
+    shown = [_path(name, described, known) for name in _IN_PATH.findall(operation.path)]
     for name in operation.query:
         text, schema = PARAMETERS[name]
         shown.append({"name": name, "in": "query", "description": text, "schema": schema})

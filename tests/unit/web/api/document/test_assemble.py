@@ -67,6 +67,18 @@ def test_schemas_of_users_are_components_and_the_names_that_paths_take():
     assert "anyOf" not in BARE["components"]["schemas"]["Record"]
 
 
+def test_only_operations_on_records_are_bound_to_the_schemas_that_there_are():
+    bound = {
+        path
+        for path, methods in FULL["paths"].items()
+        for operation in methods.values()
+        for parameter in operation.get("parameters", ())
+        if parameter["name"] == "schema" and "enum" in parameter["schema"]
+    }
+    assert "/api/models/{schema}" in bound
+    assert not [path for path in bound if path.startswith("/api/schemas/")]
+
+
 def test_the_document_is_json():
     assert json.loads(render(BARE)) == json.loads(json.dumps(BARE))
 
