@@ -16,6 +16,7 @@ from proxy.auth.clients import Made
 from proxy.web.api.access import bearer
 from tests.support.api import services, serving
 from tests.support.auth import HERE, Office, office
+from tests.support.patience import PATIENCE
 
 
 @dataclass
@@ -31,7 +32,7 @@ class Scene:
         return self.address + "/oauth2/token"
 
     def client(self, **more: Any) -> AsyncOAuth2Client:
-        return AsyncOAuth2Client(self.made.client.id, self.made.secret, trust_env=False, **more)
+        return AsyncOAuth2Client(self.made.client.id, self.made.secret, trust_env=False, timeout=PATIENCE, **more)
 
 
 @pytest.fixture
@@ -76,7 +77,7 @@ async def test_it_introspects(scene: Scene) -> None:
 
 
 async def test_the_metadata_is_valid_by_rfc_8414_and_names_what_is_there(scene: Scene) -> None:
-    async with httpx2.AsyncClient(trust_env=False) as client:
+    async with httpx2.AsyncClient(trust_env=False, timeout=PATIENCE) as client:
         told = (await client.get(scene.address + "/.well-known/oauth-authorization-server")).json()
         AuthorizationServerMetadata(told).validate()
         for name in ("token_endpoint", "introspection_endpoint", "jwks_uri"):
@@ -85,7 +86,7 @@ async def test_the_metadata_is_valid_by_rfc_8414_and_names_what_is_there(scene: 
 
 
 async def test_others_verify_tokens_with_the_published_keys_across_a_rotation(scene: Scene) -> None:
-    async with httpx2.AsyncClient(trust_env=False) as client:
+    async with httpx2.AsyncClient(trust_env=False, timeout=PATIENCE) as client:
         tokens = [await scene.office.token(scene.made)]
         await scene.office.service.keys.rotate()
         tokens.append(await scene.office.token(scene.made))

@@ -13,6 +13,7 @@ from authlib.integrations.base_client import OAuthError
 from authlib.integrations.httpx_client import AsyncOAuth2Client
 
 from tests.support.instance import Instance
+from tests.support.patience import PATIENCE
 from tests.support.people import rules
 from tests.support.tree import ROOT
 
@@ -42,7 +43,7 @@ async def domicile(instance: Instance, *arguments: str, status: int = 0) -> Any:
 def client_of(instance: Instance, made: dict[str, str]) -> AsyncOAuth2Client:
     return AsyncOAuth2Client(
         made["client_id"], made["client_secret"], token_endpoint=instance.vault + "/oauth2/token",
-        grant_type="client_credentials", trust_env=False,
+        grant_type="client_credentials", trust_env=False, timeout=PATIENCE,
     )  # fmt: skip
 
 
@@ -112,7 +113,7 @@ async def test_without_a_client_the_instance_serves_and_says_what_lacks(instance
     await instance.start()
     (line,) = [line for line in bytes(instance.log).decode().splitlines() if "no client can use" in line]
     assert "domicile init" in line
-    async with AsyncOAuth2Client("nobody", "x", trust_env=False) as nobody:
+    async with AsyncOAuth2Client("nobody", "x", trust_env=False, timeout=PATIENCE) as nobody:
         with pytest.raises(OAuthError) as caught:
             await nobody.fetch_token(instance.vault + "/oauth2/token", grant_type="client_credentials")
     assert caught.value.error == "invalid_client"
