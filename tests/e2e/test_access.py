@@ -12,6 +12,9 @@ import pytest
 from authlib.integrations.base_client import OAuthError
 from authlib.integrations.httpx_client import AsyncOAuth2Client
 
+from proxy.auth.clients import Made
+from proxy.bootstrap import stopped_clients
+from proxy.config import load
 from tests.support.instance import Instance
 from tests.support.patience import PATIENCE
 from tests.support.people import rules
@@ -40,6 +43,10 @@ async def domicile(instance: Instance, *arguments: str, status: int = 0) -> Any:
     return json.loads(out)
 
 
+def proof(made: Made) -> dict[str, str]:
+    return {"client_id": made.client.id, "client_secret": made.secret}
+
+
 def client_of(instance: Instance, made: dict[str, str]) -> AsyncOAuth2Client:
     return AsyncOAuth2Client(
         made["client_id"], made["client_secret"], token_endpoint=instance.vault + "/oauth2/token",
@@ -49,7 +56,8 @@ def client_of(instance: Instance, made: dict[str, str]) -> AsyncOAuth2Client:
 
 async def test_the_way_of_an_operator_from_nothing_to_a_client_that_ends(instance: Instance) -> None:
     first = await domicile(instance, "init")
-    shop = await domicile(instance, "client", "create", "--environment", "default", "shop")
+    async with stopped_clients(load(None, instance.settings())) as clients:
+        shop = proof(await clients.create("shop", "default", admin=False))
 
     await instance.start()
     async with client_of(instance, first) as chief, client_of(instance, shop) as seller:
@@ -61,7 +69,6 @@ async def test_the_way_of_an_operator_from_nothing_to_a_client_that_ends(instanc
         listed = (await chief.get(here + "/api/clients")).json()["data"]
         assert [client["name"] for client in listed] == ["first administrator", "shop"]
 
-        assert "/api/clients" in (await domicile(instance, "client", "list", status=1))["message"]
         made = await chief.post(here + "/api/clients", json={"name": "till", "environment_id": "default"})
         async with client_of(instance, made.json()) as till:
             await till.fetch_token()
@@ -70,8 +77,9 @@ async def test_the_way_of_an_operator_from_nothing_to_a_client_that_ends(instanc
             assert (await till.get(here + "/api/clients")).status_code == 401
 
         assert await instance.stop() == 0
-        assert (await domicile(instance, "client", "disable", shop["client_id"]))["disabled"] is True
-        renewed = await domicile(instance, "client", "rotate-secret", first["client_id"])
+        async with stopped_clients(load(None, instance.settings())) as clients:
+            await clients.disable(shop["client_id"])
+            renewed = proof(await clients.renew(first["client_id"]))
         await instance.start()
         for client in (
             chief,
