@@ -43,7 +43,7 @@ def read_lines(file: TextIO, _types: Types) -> Iterator[Entry]:
             continue
         try:
             record = _decode(line)
-        except (msgspec.MsgspecError, RecursionError):
+        except (msgspec.MsgspecError, RecursionError, InvalidOperation):
             yield Entry(number, None, "this line is not JSON")
             continue
         if isinstance(record, dict):

@@ -8,7 +8,7 @@ the outcome::
     worker   {"result": …} or {"failed": "ValueError", "where": "file:line"} or {"limit": "memory"}
 """
 
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, BinaryIO, Final
 
 import msgspec
@@ -46,7 +46,7 @@ def decode(text: bytes) -> Any:
     """The document of a frame without its prefix; numbers with a point are ``Decimal``."""
     try:
         return _decode(text)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, InvalidOperation):
         raise BrokenFrameError from None
 
 

@@ -6,7 +6,7 @@ twice is refused (RFC 8259, section 4: what it means is unpredictable), and so i
 
 import json
 from collections.abc import Iterator
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 import msgspec
@@ -79,6 +79,8 @@ def parse(body: bytes) -> Any:
         raise VaultError(Code.INVALID_INPUT, "The body is not JSON: it is not UTF-8.") from None
     except RecursionError:
         raise _too_deep() from None
+    except InvalidOperation:
+        raise VaultError(Code.INVALID_INPUT, "The body holds a number whose exponent is beyond all bounds.") from None
     members = _members(value)
     if members == body.count(b'":') and not any(mark in body for mark in _SPACED):
         return value

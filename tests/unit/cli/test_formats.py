@@ -36,12 +36,13 @@ def test_what_is_written_is_read_again(kind, records):
 
 
 def test_a_line_that_is_no_record_is_told_and_the_next_one_read():
-    found = read("jsonl", '{"id": "1"}\n\n[1]\n{"id"\n{"id": "2", "sum": 0.10}\n')
+    found = read("jsonl", '{"id": "1"}\n\n[1]\n{"id"\n{"id": "2", "sum": 0.10}\n[1e9999999999999999999]\n')
     assert found == [
         Entry(1, {"id": "1"}),
         Entry(3, None, "this line is not a JSON object"),
         Entry(4, None, "this line is not JSON"),
         Entry(5, {"id": "2", "sum": Decimal("0.10")}),
+        Entry(6, None, "this line is not JSON"),
     ]
 
 

@@ -27,7 +27,17 @@ def test_a_document_without_end_is_not_written():
         encode(endless)
 
 
-@pytest.mark.parametrize("sent", [b"", b"\0\0\0", b"\0\0\0\x05{}", b"\0\0\0\x02{]", (LONGEST + 1).to_bytes(4, "big")])
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"\0\0\0",
+        b"\0\0\0\x05{}",
+        b"\0\0\0\x02{]",
+        b"\0\0\0\x161e99999999999999999999",
+        (LONGEST + 1).to_bytes(4, "big"),
+    ],
+)
 def test_half_a_frame_is_told_from_a_whole_one(sent):
     with pytest.raises(BrokenFrameError):
         read(io.BytesIO(sent))

@@ -22,6 +22,11 @@ def test_a_number_with_a_point_is_exact():
     }
 
 
+@pytest.mark.parametrize("body", [b"[1e9999999999999999999]", b'{"a": -0.1E-99999999999999999999}'])
+def test_a_number_that_nothing_can_hold_is_refused(body):
+    assert "exponent" in refused(body)
+
+
 @pytest.mark.parametrize(
     "body",
     [
