@@ -55,7 +55,6 @@ class Beside:
         self.doom_other = f"{doom} WHERE file_id = ? AND rid = ? AND object <> ?"
         self.doom_one = f"{doom} WHERE file_id = ? AND rid = ?"
         self.doom_of_row = f"{doom} WHERE rid = ? ORDER BY created_at, file_id"
-        self.doom_all = f"{doom} ORDER BY file_id"
         self.remove_files = f"DELETE FROM {files} WHERE rid = ?"
         self.remember = (
             f"INSERT INTO {replies} ({REPLY}) VALUES (?, ?, ?, ?) ON CONFLICT (key) DO UPDATE"

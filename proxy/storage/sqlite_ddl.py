@@ -7,8 +7,8 @@ from proxy.storage.rows import Layout
 from proxy.storage.sqlite_beside import Beside, Used
 from proxy.storage.sqlite_sql import DECLARED, Statements, add_column, create
 
-#: Prefix of every table of a schema, and what tells its rows apart.
-TABLES = {"r": "rid", "s": "sid", "t": "hash, rid", "h": "rowid", "f": "rowid", "i": "rowid"}
+#: Prefix of every table of a schema.
+TABLES = "rsthfi"
 
 
 def columns_of(connection: Connection, table: str) -> dict[str, str] | None:
@@ -53,16 +53,32 @@ def statements(connection: Connection, layout: Layout, used: Used | None = None)
 
 
 def empty(connection: Connection, table: str, limit: int) -> int:
-    """Remove so many rows of each of the tables of a schema, objects doomed first; how many there were in all. 0: nothing is left."""
+    """Remove so many records of a schema, each with everything beside it, then so much of what they left; how many. 0: nothing is.
+
+    Whoever is interrupted between two calls leaves a table that has fewer records and is sound.
+    """
     if columns_of(connection, table) is None:
         return 0
-    connection.execute(Beside(table).doom_all)
-    removed = 0
-    for prefix, key in TABLES.items():
-        name = f"{prefix}_{table}"
-        few = f"DELETE FROM {name} WHERE ({key}) IN (SELECT {key} FROM {name} LIMIT ?)"  # noqa: S608 - checked name
-        removed += connection.execute(few, (limit,)).rowcount
-    return removed
+    sql = Statements(Layout(table, ()))
+    rids = connection.execute(f"SELECT rid FROM r_{table} LIMIT ?", (limit,)).fetchall()  # noqa: S608 - checked name
+    beside = sql.beside
+    for text in (
+        beside.forget,
+        beside.doom_of_row,
+        beside.remove_files,
+        sql.remove_tokens,
+        sql.remove_staged,
+        sql.remove,
+    ):
+        connection.executemany(text, rids)
+    connection.execute(sql.grow, (-len(rids), table))
+    return len(rids) or sum(
+        connection.execute(
+            f"DELETE FROM {prefix}_{table} WHERE rowid IN (SELECT rowid FROM {prefix}_{table} LIMIT ?)",  # noqa: S608 - checked name
+            (limit,),
+        ).rowcount
+        for prefix in ("h", "i")
+    )
 
 
 def drop(connection: Connection, table: str) -> None:

@@ -1,10 +1,15 @@
+from asyncio import Future
+
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.storage.rows import Column, ColumnType, Layout
-from proxy.storage.sqlite_ddl import columns_of, is_complete, make, statements
+from proxy.storage.changes import Attach, Change, Insert, Keep, Remove, Stage
+from proxy.storage.rows import Column, ColumnType, File, Layout
+from proxy.storage.sqlite_apply import apply
+from proxy.storage.sqlite_ddl import TABLES, columns_of, drop, empty, is_complete, make, statements
+from proxy.storage.sqlite_sql import Statements
 from tests.support.groups import connect
-from tests.support.rows import COLUMNS, LAYOUT, TABLE
+from tests.support.rows import COLUMNS, LAYOUT, TABLE, h, live, staged
 
 
 def test_make_is_idempotent_and_adds_what_is_missing() -> None:
@@ -62,4 +67,25 @@ def test_columns_that_the_layout_drops_are_cleared_by_replace() -> None:
     sql = statements(connection, Layout(TABLE, COLUMNS[:1]))
     assert "x_city = NULL" in sql.replace
     assert "x_email = ?" in sql.replace
+    connection.close()
+
+
+def test_a_table_is_emptied_piece_by_piece_and_sound_in_between() -> None:
+    connection = connect()
+    sql = Statements(LAYOUT)
+    file = File(h("f"), 1, h("n"), "object", 1, 1, 1, b"")
+    changes: list[Change] = [Insert(live(rid, rid), (h(rid),)) for rid in range(1, 6)]
+    changes += [Stage(staged(1, 2)), *(Keep(rid) for rid in range(1, 6)), Attach(file), Remove(5, keep_past=True)]
+    future: Future[None] = None  # type: ignore[assignment]  # nobody waits
+    assert apply(connection, [(future, sql, changes)]) is None
+    assert empty(connection, TABLE, 3) == 3
+    counts = {prefix: connection.execute(f"SELECT count(*) FROM {prefix}_{TABLE}").fetchone()[0] for prefix in TABLES}
+    assert counts == {"r": 1, "s": 0, "t": 1, "h": 2, "f": 0, "i": 0}
+    assert connection.execute(sql.count).fetchone()[0] == 1
+    assert connection.execute("SELECT object FROM doomed").fetchall() == [("object",)]
+    assert [empty(connection, TABLE, 3) for _ in range(3)] == [1, 1, 0]  # the past of a record that had gone comes last
+    assert empty(connection, "none", 3) == 0
+    drop(connection, TABLE)
+    drop(connection, TABLE)
+    assert columns_of(connection, TABLE) is None
     connection.close()
