@@ -1,7 +1,10 @@
+import re
+
 import pytest
 
 from proxy.web.api.access import bearer
 from proxy.web.api.operation import Access, Answer, Operation, Takes
+from proxy.web.api.operations import OPERATIONS as TABLE
 from tests.support.api import services, serving
 from tests.support.auth import office
 
@@ -96,3 +99,31 @@ async def test_a_client_that_ends_is_refused_with_its_next_request(scene):
     assert (await client("GET", "/api/who", token)).status == 200
     await here.service.clients.disable(made.client.id)
     assert (await client("GET", "/api/who", token)).status == 401
+
+
+#: Whatever is not in this list needs a token: to add to it is a decision.
+OPEN = {"token", "token_slash", "introspect", "jwks", "metadata", "openapi", "docs"}
+
+
+def test_what_stands_open_is_known():
+    assert {operation.name for operation in TABLE if operation.access is Access.OPEN} == OPEN
+
+
+async def test_every_other_operation_refuses_who_shows_no_token_and_administration_who_is_no_administrator():
+    async with office() as here, serving(services(auth=here.service, access=bearer(here.service.tokens))) as client:
+        made = await here.client()
+        member = await here.token(made)
+        ended = await here.token(await here.client())
+        await here.service.clients.remove(here.service.tokens.principal(ended).client)
+        for operation in TABLE:
+            path = re.sub(r"\{\w+\}", "x", operation.path)
+            places = {path, path.replace("/api/", "/webapi/")}
+            if operation.name in OPEN:
+                continue
+            for place in places:
+                for token in ("", "nonsense", ended):
+                    answer = await client(operation.method, place, token)
+                    assert (answer.status, answer.json["code"]) == (401, "unauthorized"), operation.name
+                if operation.access is Access.ADMIN:
+                    answer = await client(operation.method, place, member)
+                    assert (answer.status, answer.json["code"]) == (403, "forbidden"), operation.name
