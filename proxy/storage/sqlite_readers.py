@@ -88,24 +88,26 @@ class Readers:
         connection: Connection | None = None
         try:
             while (question := self._questions.get()) is not None:
-                answer: Any = None
-                fault: Exception | None = None
-                try:
-                    if self._unwanted(question):
-                        fault = closed()  # or the caller has gone, and nobody hears it
-                    else:
-                        connection = connection or self._connect()
-                        answer = self._answer(connection, question)
-                except Exception as error:  # noqa: BLE001 - the caller is told; the thread has to live on
-                    fault = self._told(error)
-                    _give_up(connection)
-                    connection = None
+                connection, answer, fault = self._attempt(connection, question)
                 self._loop.call_soon_threadsafe(self._settle, question, answer, fault)
             self._loop.call_soon_threadsafe(ended.set_result, None)
         except RuntimeError:  # the event loop is gone: nobody is left to be told
             return
         finally:
             _give_up(connection)
+
+    def _attempt(
+        self, connection: Connection | None, question: _Question
+    ) -> tuple[Connection | None, Any, Exception | None]:
+        """The connection for the next question, the answer to this one, or what went wrong."""
+        if self._unwanted(question):
+            return connection, None, closed()  # or the caller has gone, and nobody hears it
+        try:
+            connection = connection or self._connect()
+            return connection, self._answer(connection, question), None
+        except Exception as error:  # noqa: BLE001 - the caller is told; the thread has to live on
+            _give_up(connection)
+            return None, None, self._told(error)
 
     def _answer(self, connection: Connection, question: _Question) -> Any:
         connection.set_progress_handler(lambda: self._unwanted(question), PATIENCE)
