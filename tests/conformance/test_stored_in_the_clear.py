@@ -1,0 +1,104 @@
+"""What the files of a store tell: the values of fields declared ``indexed``, and nothing else of anybody."""
+
+import base64
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from proxy.model.filters import read_aggregate, read_find
+from proxy.model.limits import DEFAULTS
+from proxy.model.reading import read_draft
+from proxy.model.record import Record
+from proxy.model.schema import Field, FieldType, Schema, Storage
+from proxy.storage import open_store
+from proxy.vault.aggregate import aggregate
+from proxy.vault.closing import nothing
+from proxy.vault.collection import History, Recipe
+from proxy.vault.delete import delete_one
+from proxy.vault.find import find
+from proxy.vault.update import update
+from tests.support.contacts import make_contacts
+
+#: A value of each type that stands nowhere by chance; booleans tell nothing to look for.
+MARKS: dict[FieldType, Any] = {
+    FieldType.STRING: "Zaphod Beeblebrox",
+    FieldType.INTEGER: 7423198465127,
+    FieldType.DECIMAL: Decimal("83459127364.5911"),
+    FieldType.DATETIME: "1957-03-28T19:43:27.631Z",
+    FieldType.DATE: "1957-03-29",
+    FieldType.TIME: "19:43:28",
+    FieldType.JSON: {"planet": "Magrathea", "inner": [{"dolphins": "Slartibartfast"}]},
+}
+OPEN = (Storage.INDEXED,)
+CLOSED = (Storage.INDEXED_HASHED, Storage.ENCRYPTED)
+
+
+def schema(storages: tuple[Storage, ...]) -> Schema:
+    fields = [Field("id", FieldType.PRIMARY_KEY, Storage.INDEXED_HASHED, partial_match=True)]
+    for kind in MARKS:
+        for storage in storages:
+            partial = kind is FieldType.STRING and storage is Storage.INDEXED_HASHED
+            fields.append(Field(f"{kind}_{storage}", kind, storage, partial_match=partial))
+    return Schema("contact", tuple(fields))
+
+
+def spellings(value: Any) -> list[bytes]:
+    """How a value may stand in a file: as text in several codings, as a whole number."""
+    if isinstance(value, dict):
+        return [form for text in ("Magrathea", "Slartibartfast") for form in spellings(text)]
+    if isinstance(value, int | Decimal):
+        whole = int(value) if isinstance(value, int) else int(value * 10**4)
+        size = (whole.bit_length() + 8) // 8  # SQLite takes 1, 2, 3, 4, 6 or 8 bytes; the longer ones hold the shorter
+        return [str(value).encode(), whole.to_bytes(size, "big"), whole.to_bytes(size, "little")]
+    text = str(value)
+    return [
+        form
+        for one in (text, text.lower(), text.upper(), text[:12], text[-9:])
+        for form in (
+            one.encode(),
+            one.encode("utf-16-le"),
+            one.encode().hex().encode(),
+            base64.b64encode(one.encode())[:-3],
+        )
+    ]
+
+
+async def filled(folder: Path, storages: tuple[Storage, ...]) -> tuple[bytes, list[Record]]:
+    """Everything in the files of a store after writes, searches, history and deletions."""
+    store = await open_store(f"sqlite:///{folder}/vault.db")
+    recipe = Recipe(schema(storages), {}, None, addressed=False)
+    contacts = await make_contacts(store, recipe=recipe, history=History(keep=10**9, keep_deleted=True))
+    records = contacts.records
+    sent = {f"{kind}_{storage}": value for kind, value in MARKS.items() for storage in storages}
+    for key in ("Trillian McMillan", "Marvin Android", "Arthur P. Dent"):
+        await contacts.add(read_draft(records.schema, {"id": key, **sent}, partial=False, limits=DEFAULTS))
+    changed = read_draft(records.schema, {"id": "Marvin Android", **sent}, partial=True, limits=DEFAULTS)
+    await update(records, [changed], "me", nothing)
+    await delete_one(records, "Arthur P. Dent", "me", nothing)
+    where = {"search_keys": "beeblebrox"}
+    found = await find(records, read_find(records.schema, {"filter": where}, DEFAULTS))
+    grouped = {"metrics": {"n": {"func": "count"}}, "filter": where, "group_by": {"keys": ["id"], "limit": 1}}
+    page = await aggregate(records, read_aggregate(records.schema, grouped, DEFAULTS), "me")
+    cursor = str(page.next).encode()
+    content = content_of(folder)
+    await store.close()
+    content += content_of(folder) + cursor + base64.urlsafe_b64decode(cursor + b"=" * (-len(cursor) % 4))
+    return content, found.records
+
+
+def content_of(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+async def test_of_hashed_and_encrypted_fields_nothing_is_readable(tmp_path):
+    content, records = await filled(tmp_path, CLOSED)
+    assert [record.key for record in records] == ["Trillian McMillan", "Marvin Android"]
+    for value in (*MARKS.values(), "Trillian McMillan", "Marvin Android", "Arthur P. Dent"):
+        assert [form for form in spellings(value) if form in content] == []
+
+
+async def test_what_is_indexed_is_readable_so_the_search_would_find_the_rest(tmp_path):
+    content, records = await filled(tmp_path, OPEN)
+    assert len(records) == 2
+    for kind, value in MARKS.items():
+        assert any(form in content for form in spellings(value)) is (kind is not FieldType.JSON), kind
