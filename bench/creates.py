@@ -149,10 +149,11 @@ def _layout(records: Records) -> Layout:
 
 
 class Interface(NamedTuple):
-    """An instance whose interface listens on that port, and a token for it."""
+    """An instance whose interface listens on that port, a token for it, and the id of its process."""
 
     port: int
     token: str
+    pid: int
 
     def put_schema(self, case: Case) -> None:
         """Declare the schema of the case."""
@@ -172,21 +173,20 @@ def _definition(field: Field) -> dict[str, Any]:
 
 
 @contextmanager
-def interface(folder: Path) -> Iterator[Interface]:
-    """Domicile as an operator runs it, with its first client."""
+def interface(folder: Path, more: str = "") -> Iterator[Interface]:
+    """Domicile as an operator runs it, with its first client; ``more`` are further lines of its settings."""
     port = free_port()
-    settings = settings_file(folder, free_port(), vault=port)
+    settings = settings_file(folder, free_port(), vault=port, more=more)
     command = [sys.executable, "-m", "proxy"]
     made = subprocess.run(
         [*command, "init", "--json", "--config", str(settings)], cwd=ROOT, capture_output=True, check=True
     )
     client = json.loads(made.stdout)
-    with started("domicile", [*command, "serve", "--config", str(settings)], port, folder):
+    with started("domicile", [*command, "serve", "--config", str(settings)], port, folder) as running:
         form = {name: client[name] for name in ("client_id", "client_secret")}
         sent = urlencode({"grant_type": "client_credentials", **form}).encode()
-        yield Interface(
-            port, json.loads(_call(f"http://127.0.0.1:{port}/oauth2/token", sent, "", "POST"))["access_token"]
-        )
+        told = json.loads(_call(f"http://127.0.0.1:{port}/oauth2/token", sent, "", "POST"))
+        yield Interface(port, told["access_token"], running.pid)
 
 
 def _call(url: str, body: bytes, token: str, method: str) -> bytes:

@@ -54,6 +54,7 @@ MEASURES: dict[int, Measure] = {
                 ("newest first", (30, 15, 8)),
             ),
         ),
+        Measure(17, "attachments of 100 MB up and down: speed", "attachments", (0.5, 0.7, 0.9)),
     )
 }
 

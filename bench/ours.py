@@ -22,13 +22,13 @@ keys: file:///{{data}}/keys.json
 """
 
 
-def settings_file(folder: Path, port: int, *, vault: int, upstream: int = 9) -> Path:
-    """A settings file for an instance on these ports, with the rules of the benchmark; its data lies in ``folder``."""
+def settings_file(folder: Path, port: int, *, vault: int, upstream: int = 9, more: str = "") -> Path:
+    """A settings file for an instance on these ports, with the rules of the benchmark and ``more``; its data lies in ``folder``."""
     rules = RULES.read_text()
     assert _UPSTREAM in rules
     (folder / "rules.yaml").write_text(rules.replace(_UPSTREAM, f"http://127.0.0.1:{upstream}"))
     settings = folder / "domicile.yaml"
-    settings.write_text(_SETTINGS.format(folder=folder, port=port, vault=vault, admin=free_port()))
+    settings.write_text(_SETTINGS.format(folder=folder, port=port, vault=vault, admin=free_port()) + more)
     return settings
 
 

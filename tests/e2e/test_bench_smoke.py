@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import creates, exactness, inserts, peers, questions, redacting, report
+from bench import attachments, creates, exactness, inserts, peers, questions, redacting, report
 from bench.__main__ import main
 from bench.load import Job, body_of, run
 from bench.measures import MEASURES, standing
@@ -107,6 +107,12 @@ def test_the_whole_program_is_measured_without_an_error(unavailable: Callable[[s
     assert all(row["ours"] is None or row["ours"] >= 0 for row in taken["rows"])
     assert all(row["ours"] > 0 for row in taken["rows"] if row["unit"] == "requests/s")
     assert [row["ours"] for row in taken["rows"] if row["measure"] == 15] == [0]
+
+
+def test_attachments_and_plain_copies_are_the_same_bytes() -> None:
+    taken = attachments.run(quick=True)
+    assert [row["case"] for row in taken["rows"]] == ["upload of 0.3 MB", "download of 0.3 MB"]
+    assert all(row["ratio"] > 0 for row in taken["rows"])
 
 
 def test_the_vault_and_a_plain_table_answer_the_same_questions() -> None:
