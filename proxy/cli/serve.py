@@ -49,7 +49,7 @@ async def serve(settings: Settings) -> int:
 
 
 COMMAND: Final = Command(
-    summary="Serve: the redacting proxy and the admin listener, until SIGTERM or Ctrl-C.",
+    summary="Serve: the redacting proxy, the vault's own interface and the admin listener, until SIGTERM or Ctrl-C.",
     example="domicile serve --config domicile.yaml",
     run=run,
 )

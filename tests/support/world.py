@@ -17,7 +17,8 @@ from proxy.vault.entries import Origin
 from proxy.vault.idempotency import Replies, system_collection
 from proxy.vault.vault import Vault, VaultOptions, new_vault
 from proxy.web.api.access import bearer
-from proxy.web.api.operation import Services
+from proxy.web.api.operation import Services, Takes
+from proxy.web.api.operations import OPERATIONS
 from proxy.web.api.repeating import repeating
 from tests.support.api import Client, access, services, serving
 from tests.support.auth import Office, office
@@ -25,6 +26,14 @@ from tests.support.resident import resident
 
 #: The engines that every case of the interface runs on.
 ENGINES = ("memory", "sqlite")
+
+
+#: Statuses that each operation may answer with; 408 where a body is read.
+ALLOWED = {
+    operation.name: {operation.success, *operation.also, *operation.failures}
+    | (set() if operation.takes is Takes.NOTHING else {408})
+    for operation in OPERATIONS
+}
 
 
 @dataclass
@@ -67,5 +76,13 @@ async def world(folder: Path, engine: str = "memory", *, tokens: bool = False, *
             once=repeating(Replies(), await system_collection(vault)),
             **{"body_limit": 4 * 2**20, "functions": await stack.enter_async_context(resident()), **given},
         )
+        unlisted: set[tuple[str, int]] = set()
+
+        def observe(operation: str, status: int, _seconds: float) -> None:
+            if status < 500 and status not in ALLOWED[operation]:
+                unlisted.add((operation, status))
+
+        made.observe = observe
         client = await stack.enter_async_context(serving(made))
         yield World(client, made, store, vault, catalog, clock, here)
+        assert unlisted == set(), "operations answered with statuses that the table does not list for them"

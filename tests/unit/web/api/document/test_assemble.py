@@ -10,6 +10,7 @@ from proxy.web.api.document.described import DESCRIBED
 from proxy.web.api.document.world import CONTACT
 from proxy.web.api.operation import Access
 from proxy.web.api.operations import OPERATIONS
+from tests.support.tree import ROOT
 
 BARE = assemble(OPERATIONS, DESCRIBED)
 FULL = assemble(OPERATIONS, DESCRIBED, [read_definition("contact", CONTACT)])
@@ -86,3 +87,8 @@ def test_the_document_is_json():
 def test_no_component_is_there_for_nothing():
     used = {place.rpartition("/")[2] for place in referenced(BARE)}
     assert BARE["components"]["schemas"].keys() - used - {"Record"} == set()
+
+
+def test_the_document_beside_the_guide_is_in_step():
+    told = "run: python -m proxy.web.api docs/openapi.json"
+    assert (ROOT / "docs/openapi.json").read_bytes() == render(BARE) + b"\n", told
