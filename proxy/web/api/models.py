@@ -16,6 +16,7 @@ from proxy.vault import delete as deleting
 from proxy.vault import migrate as migrating
 from proxy.vault import update as updating
 from proxy.vault import write as writing
+from proxy.vault.closing import refuse_of_rules
 from proxy.vault.find import find
 from proxy.vault.records import Records
 from proxy.web.api import shapes, wire
@@ -32,16 +33,23 @@ def records_of(call: Call) -> Records:
     return call.services.catalog.records(call.path["schema"])
 
 
+def _writable(call: Call) -> Records:
+    """The same where callers may write them; else that is what they have to know, before any fault of what they sent."""
+    records = records_of(call)
+    refuse_of_rules(records)
+    return records
+
+
 async def create_record(call: Call) -> Answer:
     """One new record."""
-    records = records_of(call)
+    records = _writable(call)
     draft = read_draft(records.schema, call.content, partial=False, limits=call.services.limits)
     return await _create(call, records, [draft], _one)
 
 
 async def create_record_v2(call: Call) -> Answer:
     """One new record or several; the answer has no more than their keys and when they were made."""
-    records = records_of(call)
+    records = _writable(call)
     limits = call.services.limits
     if isinstance(call.content, list):
         drafts = read_drafts(records.schema, call.content, partial=False, limits=limits)
@@ -52,7 +60,7 @@ async def create_record_v2(call: Call) -> Answer:
 
 async def create_records(call: Call) -> Answer:
     """A batch of new records, all or none."""
-    records = records_of(call)
+    records = _writable(call)
     raw, pointer, _ = shapes.batch(call)
     drafts = read_drafts(records.schema, raw, partial=False, limits=call.services.limits, pointer=pointer)
     return await _create(call, records, drafts, _many)
@@ -60,7 +68,7 @@ async def create_records(call: Call) -> Answer:
 
 async def update_records(call: Call) -> Answer:
     """A batch of changes to records that exist, all or none."""
-    records = records_of(call)
+    records = _writable(call)
     raw, pointer, beside = shapes.batch(call, "search_key", "return_keys")
     drafts = read_drafts(records.schema, raw, partial=True, limits=call.services.limits, pointer=pointer)
     search_key = beside.get("search_key")
@@ -81,7 +89,7 @@ async def update_records(call: Call) -> Answer:
 
 async def clone_record(call: Call) -> Answer:
     """A copy of a record under a key of its own."""
-    records = records_of(call)
+    records = _writable(call)
     content = shapes.members(call.content, ("filter", "update_with"), ("filter", "update_with"))
     tests = read_filter(records.schema, content["filter"], call.services.limits)
     draft = read_draft(

@@ -2,6 +2,7 @@ import pytest
 
 from proxy.storage.changes import Replace
 from proxy.web.api.document.world import CONTACT, RECORDS
+from tests.support.vaults import person
 from tests.support.world import World, world
 
 
@@ -145,3 +146,12 @@ async def test_short_answers_have_keys_and_times_alone(here):
     answer = await here.client("POST", "/api/v2/models/contact", json=[{"id": "n-1"}, {"id": "n-2"}])
     assert [sorted(receipt) for receipt in answer.json] == [["created_at", "record_key"]] * 2
     assert (await here.client("POST", "/api/v2/models/contact", json=[])).status == 400
+
+
+@pytest.mark.parametrize("path", ["", "/batch", "/batch/update", "/clone"])
+async def test_that_only_the_application_writes_what_rules_collect_is_told_before_anything_else(here, path):
+    await here.catalog.take_rules([await here.vault.collection(person())])
+    answer = await here.client("POST", f"/api/models/person{path}", json={"nobody": 1})
+    assert (answer.status, answer.json["code"]) == (400, "schema_of_rules")
+    assert (await here.client("POST", "/api/models/person/find", json={})).json["meta"]["total"] == 0
+    assert (await here.client("DELETE", "/api/models/person/x")).json["code"] == "not_found"

@@ -1,0 +1,57 @@
+"""The guide for developers, line by line, against a running instance."""
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.support.instance import Instance
+from tests.support.patience import PATIENCE
+from tests.support.tree import ROOT
+
+BLOCKS = re.findall(r"```sh\n(.*?)```", (ROOT / "docs/interface.md").read_text("utf-8"), re.DOTALL)
+
+#: In place of the machine's own, which need not be there: what the guide takes out of answers.
+JQ = f"""jq() {{ {sys.executable} -c 'import json, sys
+value = json.load(sys.stdin)
+print(value["access_token"] if "access_token" in value else json.dumps(value["data"][0]["attachments"]))'; }}
+"""
+
+
+async def output(*command: str | Path, folder: Path, environment: dict[str, str]) -> str:
+    process = await asyncio.create_subprocess_exec(
+        *command, cwd=folder, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    told, faults = await asyncio.wait_for(process.communicate(), PATIENCE)
+    assert process.returncode == 0, told + faults
+    return told.decode()
+
+
+async def test_the_guide_works_as_it_stands(tmp_path: Path, unavailable: Callable[[str, str], None]) -> None:
+    if shutil.which("curl") is None:
+        unavailable("the lines of the guide to the interface", "this machine has no curl")
+        return
+    instance = Instance(tmp_path)
+    instance.rules.mkdir()
+    shutil.copy(ROOT / "rules/contacts.yaml", instance.rules)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **instance.settings()}
+    made = await output(sys.executable, "-m", "proxy", "init", "--json", folder=tmp_path, environment=environment)
+    await instance.start()
+    try:
+        (tmp_path / "passport.pdf").write_bytes(b"%PDF-1.7 ...")
+        client = json.loads(made)
+        *lines, hunt = BLOCKS
+        assert "st run" in hunt  # a hunt takes hours, and has its own test
+        script = JQ + f"client_id={client['client_id']} client_secret={client['client_secret']}\nset -eu -o pipefail\n"
+        script += "\necho\n".join(lines).replace("http://127.0.0.1:8081", instance.vault)
+        told = await output("bash", "-c", script, folder=tmp_path, environment=environment)
+    finally:
+        await instance.kill()
+    assert '"code"' not in told
+    assert told.count('"created_at"') >= 10
+    assert '"city": "Uppsala"' in told or '"city":"Uppsala"' in told
+    assert '"filename": "passport.pdf"' in told
