@@ -101,7 +101,7 @@ class Segment:
         if self._keeps or self._inscribes:
             self._write_past(connection)
         if self._replaces:
-            _each(many(sql.replace, self._replaces), self._replaces)
+            _each(many(sql.replace_all if self._alone else sql.replace, self._replaces), self._replaces)
         for text, moves in (
             (sql.doubt, self._doubts),
             (sql.unstage, self._unstages),

@@ -72,7 +72,6 @@ class Statements:
         rows = f"r_{layout.table}"
         extra = [f"x_{column.name}" for column in layout.columns]
         marks = ", ".join("?" * (_WIDTH + len(extra)))
-        sets = "".join(f", {name} = ?" for name in extra) + "".join(f", x_{name} = NULL" for name in dropped)
         self.insert = f"INSERT INTO {rows} ({', '.join((_FIXED, *extra))}) VALUES ({marks})"
         self.release = (
             f"UPDATE {rows} SET key = NULL, key_sealed = NULL, state = 1, updated_at = ? WHERE key = ? AND rid <> ?"
@@ -82,10 +81,15 @@ class Statements:
             f"UPDATE {rows} SET key = ?1, key_sealed = ?2, state = 0, updated_at = ?3"
             " WHERE rid = ?4 AND (key IS NULL OR key = ?1)"
         )
-        self.replace = (
-            f"UPDATE {rows} SET version = ?, created_at = ?, updated_at = ?, expires_at = ?, salt = ?, body = ?{sets}"
-            " WHERE rid = ? AND version = ?"
-        )
+        # Parameters: version, created_at, updated_at, expires_at, salt, body, the columns, rid, version expected.
+        last = 6 + len(extra)
+        values = "".join(f", {name} = ?{place}" for place, name in enumerate(extra, 7))
+        values += "".join(f", x_{name} = NULL" for name in dropped)
+        fresh = f"version = ?1, updated_at = ?3, expires_at = ?4, salt = ?5, body = ?6{values}"
+        at = f"WHERE rid = ?{last + 1} AND version = ?{last + 2}"
+        # Nobody changes when a row was made. What a statement sets, it moves in its index, though it be the same.
+        self.replace = f"UPDATE {rows} SET {fresh} {at} AND created_at = ?2"
+        self.replace_all = f"UPDATE {rows} SET created_at = ?2, {fresh} {at}"
         self.remove = f"DELETE FROM {rows} WHERE rid = ?"
         self.holders = Listed(f"SELECT 1 FROM {rows} WHERE key IN", "LIMIT 1")
         self.grow = "UPDATE tables SET rows = rows + ? WHERE name = ?"

@@ -201,3 +201,18 @@ def test_keys_are_released_where_some_row_holds_one_of_them() -> None:
         segment.run(connection)
         assert connection.execute(f"SELECT rid, key IS NOT NULL FROM r_{TABLE} ORDER BY rid").fetchall() == held
     connection.close()
+
+
+def test_a_replacement_leaves_the_index_of_creation_alone_unless_that_changes(pair: Pair) -> None:
+    pair.run([[insert(1)]])
+    ran: list[str] = []
+    pair.connection.set_trace_callback(ran.append)
+    same_time = Replace(row(1, body=b"v2")._replace(version=2), 1)
+    moved = Replace(row(1, at=77, body=b"v3")._replace(version=3), 2)
+    assert pair.run([[same_time]]) == ([None], [None])
+    assert not any("SET created_at" in text for text in ran)
+    assert pair.run([[moved]]) == ([None], [None])
+    assert any("SET created_at" in text for text in ran)
+    pair.connection.set_trace_callback(None)
+    ours, reference = pair.states()
+    assert ours == reference
