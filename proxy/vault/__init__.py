@@ -9,4 +9,8 @@ answer. What an answer left in doubt is decided by a later one (``reconcile``, `
 Over the vault's own interface records are found and added up: ``asking`` turns what a caller asks, in terms of fields, into what
 an engine can answer, in terms of columns and hashes; ``find`` and ``aggregate`` open what comes back. ``records`` is their way to
 rows, as ``collection`` is the proxy's.
+
+Attachments of records: ``attachments`` has the use cases, ``attached`` what is known of a file (sealed beside its record's row), ``contents`` the
+content (sealed in chunks in the object store; the second file where clear text and keys meet). ``objectsweep`` removes objects that no
+row names, ``belonging`` keeps a vault from another one's, and ``verify`` looks at everything that a stopped vault holds.
 """

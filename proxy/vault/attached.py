@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from proxy.crypto.aead import cannot_open
 from proxy.errors import Code, Detail, VaultError
-from proxy.model.filename import same_name
+from proxy.model.filename import LONGEST, same_name
 from proxy.model.record import Attachment, Record
 from proxy.storage.changes import Amend
 from proxy.storage.rows import File, Row
@@ -152,6 +152,37 @@ def handed_over(
         label = Label(opened.attachment.filename, opened.attachment.mime_type)
         changes.append(Amend(file_of(records, destination, opened.kept, label, file), source.rid))
     return changes
+
+
+def adopted(records: Records, rows: tuple[Row, Row], files: Iterable[File], others: Iterable[File]) -> list[Amend]:
+    """The same where nobody can be asked: a file whose name is taken gets a number, and one that does not open stays behind."""
+    source, destination = rows
+    taken, changes = {file.name for file in others}, []
+    for file in files:
+        try:
+            opened = open_file(records, source, file)
+        except VaultError as error:
+            if error.code is not Code.CANNOT_OPEN:
+                raise
+            records.collection.observe("unopenable_file")
+            continue
+        name, number = opened.attachment.filename, 1
+        while name_hash(records, name) in taken:
+            number += 1
+            name = _numbered(opened.attachment.filename, number)
+        taken.add(name_hash(records, name))
+        label = Label(name, opened.attachment.mime_type)
+        changes.append(Amend(file_of(records, destination, opened.kept, label, file), source.rid))
+    return changes
+
+
+def _numbered(name: str, number: int) -> str:
+    """``cv.pdf`` → ``cv (2).pdf``, within the length that a name may have."""
+    stem, dot, ending = name.rpartition(".")
+    if not stem:
+        stem, dot, ending = name, "", ""
+    rest = f" ({number}){dot}{ending}"
+    return stem[: max(1, LONGEST - len(rest))] + rest[-(LONGEST - 1) :]
 
 
 def _openable(records: Records, row: Row, files: Iterable[File]) -> list[Attachment]:

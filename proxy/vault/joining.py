@@ -7,11 +7,13 @@ tokens of the first under the name of the second tells that they are one. They a
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from proxy.storage.changes import Accept, Bind, Change, Conflict, Reindex, Release, Remove, Replace, Stage
-from proxy.storage.rows import Staged, StagedKind, State
+from proxy.storage.changes import Accept, Amend, Bind, Change, Conflict, Reindex, Release, Remove, Replace, Stage
+from proxy.storage.rows import Row, Staged, StagedKind, State
 from proxy.tokenization.base import Resolution
+from proxy.vault.attached import adopted
 from proxy.vault.collection import Collection
 from proxy.vault.content import Content, Kept, following
+from proxy.vault.records import Records
 from proxy.vault.reveal import Opened, Revealed, Shown, open_rows
 
 #: Tokens that tell their record from others.
@@ -128,7 +130,8 @@ async def _merge(collection: Collection, home: Opened, stray: Opened, item: Show
         for kept in values
         if collection.tokenizers[name].resolution in _TELLING
     ]
-    changes: list[Change] = [Replace(after, home.row.version), Remove(stray.row.rid), Reindex(rid, add=tuple(hashes))]
+    changes: list[Change] = [Replace(after, home.row.version), *await _files(collection, stray.row, after)]
+    changes += [Remove(stray.row.rid), Reindex(rid, add=tuple(hashes))]
     if rivals:  # an older value that the application may have kept: in doubt until an answer shows the field
         now, sid = collection.clock(), collection.around.sequence()
         older = Content({**content.fields, **{name: moved[name] for name in rivals}}, number)
@@ -141,6 +144,16 @@ async def _merge(collection: Collection, home: Opened, stray: Opened, item: Show
     home.row, home.live = after._replace(staged=int(bool(rivals))), content
     home.learn(content)
     collection.observe("reconciled")
+
+
+async def _files(collection: Collection, stray: Row, home: Row) -> list[Amend]:
+    """What gives the files of the one that goes to the one that stays; only a record that had a name can have files."""
+    if stray.key is None:
+        return []
+    files = await collection.store.files(collection.table, [stray.rid, home.rid])
+    if stray.rid not in files:
+        return []
+    return adopted(Records(collection), (stray, home), files[stray.rid], files.get(home.rid, ()))
 
 
 def _renumbered(fields: Mapping[str, tuple[Kept, ...]], start: int) -> tuple[dict[str, tuple[Kept, ...]], int]:

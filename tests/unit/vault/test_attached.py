@@ -4,15 +4,31 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.model.query import Equals, Query
+from proxy.objectstore.memory import MemoryObjects
 from proxy.storage.changes import Amend, Attach
 from proxy.storage.rows import Row
-from proxy.vault.attached import Label, attachments_of, file_of, handed_over, id_of, new_id, open_file, with_attachments
+from proxy.vault.attached import (
+    Label,
+    adopted,
+    attachments_of,
+    file_of,
+    handed_over,
+    id_of,
+    new_id,
+    open_file,
+    with_attachments,
+)
+from proxy.vault.attachments import Incoming, Owner, download, upload
 from proxy.vault.closing import nothing
 from proxy.vault.contents import Kept
 from proxy.vault.find import find
+from proxy.vault.joining import rename
 from proxy.vault.migrate import migrate
-from tests.support.attached import make_files
+from proxy.vault.records import Records
+from proxy.vault.staging import bind, stage_creates
+from tests.support.attached import in_pieces, make_files
 from tests.support.contacts import Contacts, contact, make_contacts
+from tests.support.vaults import draft, make_bench
 
 
 async def rows() -> tuple[Contacts, Row, Row]:
@@ -126,3 +142,38 @@ async def test_a_record_that_is_migrated_takes_its_files_along():
     assert await files.read(made.file_id, key="b") == b"x"
     await files.contacts.vault.upkeep()
     assert len(await files.names()) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "numbered"),
+    [("cv.pdf", "cv (2).pdf"), ("cv", "cv (2)"), (".profile", ".profile (2)"), ("x" * 255, "x" * 251 + " (2)")],
+)
+async def test_a_record_that_is_joined_with_another_keeps_the_files_of_both(name, numbered):
+    bench = await make_bench()
+    for key in ("old", "new"):
+        (held,) = await stage_creates(bench.people, [draft(name=key)], [None])
+        await bind(bench.people, [(held, key)])
+        bench.clock.advance(1)
+    records = Records(bench.people)
+    contents = await bench.vault.keep_files(MemoryObjects(), 1000)
+    for key in ("old", "new"):
+        label = Label(name, "a/b")
+        await upload(contents, Owner(records, key), Incoming(label, in_pieces(key.encode())), lambda _: ())
+        bench.clock.advance(1)
+    rows = await bench.people.by_key(["old"])
+    await rename(bench.people, rows["old"].rid, "new")
+    rows = await bench.people.by_key(["old", "new"])
+    assert list(rows) == ["new"]
+    rid = rows["new"].rid
+    found = (await attachments_of(records, [rid]))[rid]
+    assert [item.filename for item in found] == [numbered, name]
+    await bench.vault.upkeep()
+    read = [await download(contents, Owner(records, "new"), item.file_id) for item in found]
+    assert [b"".join([piece async for piece in one.pieces(0, 3)]) for one in read] == [b"old", b"new"]
+
+
+async def test_a_file_that_does_not_open_stays_behind_when_records_are_joined():
+    contacts, row, other = await rows()
+    file = file_of(contacts.records, row, kept(), LABEL)
+    assert adopted(contacts.records, (row, other), [file._replace(sealed=b"x")], []) == []
+    assert contacts.events["unopenable_file"] == 1
