@@ -201,7 +201,7 @@ async def test_every_fault_is_told_at_once_by_check(crowd: Crowd) -> None:
 
 
 async def test_a_port_in_use_is_named_with_its_setting(crowd: Crowd) -> None:
-    for listener in ("proxy", "admin"):
+    for listener in ("proxy", "vault", "admin"):
         with socket.create_server(("127.0.0.1", 0)) as taken:
             address = f"127.0.0.1:{taken.getsockname()[1]}"
             crowd.installation.environment = {f"DOMICILE__LISTEN__{listener.upper()}": address}

@@ -66,6 +66,7 @@ async def started(folder: Path) -> AsyncIterator[Place]:
         "DOMICILE__DATA": str(folder / "data"),
         "DOMICILE__RULES": str(file),
         "DOMICILE__LISTEN__PROXY": "127.0.0.1:0",
+        "DOMICILE__LISTEN__VAULT": "127.0.0.1:0",
         "DOMICILE__LISTEN__ADMIN": "127.0.0.1:0",
         "DOMICILE__UPSTREAM__KEEP": "60s",  # longer than a machine stands still between two requests of a test
     }
