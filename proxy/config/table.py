@@ -238,9 +238,9 @@ SETTINGS: Final[dict[str, Setting]] = {
         "At most so many records in one answer of a search: the largest limit that callers may ask for.",
     ),
     "limits.upload": Setting(
-        "20MiB",
+        "20MB",
         values.size(1024),
-        "a size of 1KiB or more, such as 20MiB",
+        "a size of 1KiB or more, such as 20MB",
         "The largest attachment; a larger one is answered 413.",
     ),
     "history.keep": Setting(
