@@ -7,7 +7,7 @@ left half-made.
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
@@ -19,6 +19,7 @@ from proxy.clock import Clock, system_clock
 from proxy.composition.access import keep_keys, open_access
 from proxy.composition.files import check_files, open_files
 from proxy.composition.interface import history, interface
+from proxy.composition.schemas import measure, open_schemas, redeclare
 from proxy.composition.ways import gateway_options, renew, ways
 from proxy.config import Keys, Settings
 from proxy.crypto.keyset import Keyset
@@ -36,7 +37,7 @@ from proxy.storage.hooks import Hooks
 from proxy.storage.sqlite_file import refuse_new
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
-from proxy.vault.catalog import open_catalog
+from proxy.vault.catalog import Catalog
 from proxy.vault.contents import Contents
 from proxy.vault.janitor import pending
 from proxy.vault.vault import Vault, VaultOptions, has_keyset, new_vault, open_keyset, open_vault
@@ -81,6 +82,8 @@ class Running:
     gateway: Gateway
     auth: TokenService
     renew: Callable[[], None]  #: reads the files for TLS towards applications again
+    catalog: Catalog
+    redeclare: Callable[[], Awaitable[bool]]  #: reads the files with schemas again
     interface: str = ""  #: ``host:port`` of the vault's own interface
 
 
@@ -272,7 +275,7 @@ async def running(
         stack.push_async_callback(contents.close)
         auth = await open_access(settings, store, keyset, clock, metrics)
         stack.callback(auth.close)
-        catalog = await open_catalog(vault, _report_migration)
+        catalog = await open_schemas(vault, settings.schemas)
         stack.push_async_callback(catalog.close)
         in_force = InForce(await join(rules, vault, metrics, catalog))
         journal = MetricsJournal(metrics, rules)
@@ -286,7 +289,8 @@ async def running(
         applications = Applications(metrics, way, special)
         gateway = Gateway(in_force, journal, gateway_options(settings, applications))
         stack.push_async_callback(gateway.close)
-        started = Running("", "", in_force, vault, reloader, gateway, auth, lambda: renew(settings, applications))
+        renewed, declared = lambda: renew(settings, applications), lambda: redeclare(catalog, settings.schemas)
+        started = Running("", "", in_force, vault, reloader, gateway, auth, renewed, catalog, declared)
         checks = {"rules": reloader.check, "vault": _vault_check(vault)}
         services = await interface(settings, vault, catalog, auth, metrics)
         stack.push_async_callback(services.functions.close)
@@ -299,7 +303,7 @@ async def running(
             listen("admin", settings.listen.admin, admin_app(checks, metrics.render))
         )
         started.proxy = await stack.enter_async_context(listen("proxy", settings.listen.proxy, gateway.server))
-        upkeep = (vault.run_upkeep(_UPKEEP, _report), _measure(vault, metrics), keep_keys(auth, _UPKEEP))
+        upkeep = (vault.run_upkeep(_UPKEEP, _report), _measure(vault, catalog, metrics), keep_keys(auth, _UPKEEP))
         for work in (reloader.watch(), *upkeep):
             stack.push_async_callback(_cancel, asyncio.create_task(work))
         gc.collect()
@@ -339,10 +343,6 @@ _TOLD = {
 }
 
 
-def _report_migration(error: VaultError) -> None:
-    _log.error("a migration of a schema failed and will be tried again", code=error.code, text=error.message)
-
-
 def _report(error: VaultError) -> None:
     _log.error("upkeep of the vault failed and will be tried again", code=error.code, text=error.message)
 
@@ -358,11 +358,12 @@ def _vault_check(vault: Vault) -> Check:
     return check
 
 
-async def _measure(vault: Vault, metrics: Metrics) -> None:
+async def _measure(vault: Vault, catalog: Catalog, metrics: Metrics) -> None:
     """Keep the gauges of records and pending writes fresh, for ever."""
     while True:
         try:
             await _measure_once(vault, metrics)
+            measure(catalog, metrics)
         except VaultError as error:
             _log.warning("the vault could not be measured and will be again", code=error.code, text=error.message)
         await asyncio.sleep(_UPKEEP)

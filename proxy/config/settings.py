@@ -189,6 +189,7 @@ class Settings:
     trusted_proxies: tuple[Network, ...]
     forwarding: Forwarding
     rules: Path  #: a rule file, or a folder of them
+    schemas: Path | None  #: a file that declares schemas, or a folder of them
     store: Store
     files: Files
     keys: Keys

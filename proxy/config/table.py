@@ -92,6 +92,12 @@ SETTINGS: Final[dict[str, Setting]] = {
         "a rule file or a folder of them, such as /etc/domicile/rules",
         "The rules; watched, and taken over whole or not at all when they change.",
     ),
+    "schemas": Setting(
+        "none",
+        values.path_or("none"),
+        "a file with schemas or a folder of them, such as /etc/domicile/schemas, or none",
+        "Schemas that files declare; read at start and on SIGHUP. Those declared over the interface alone need none.",
+    ),
     "store": Setting(
         "sqlite:///{data}/vault.db",
         values.store,

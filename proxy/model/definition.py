@@ -169,12 +169,12 @@ class _Reading:
 
     def max_length(self, at: str, raw: Mapping[Any, Any], kind: FieldType | None) -> int | None:
         given = raw.get("max_length")
-        if "max_length" not in raw or kind is None:
+        if "max_length" not in raw:
             return None
-        if kind not in _TEXTS:
+        if kind is not None and kind not in _TEXTS:
             self.fault(f"{at}/max_length", "Only strings and the primary key have a length.")
             return None
-        most = LONGEST if kind is FieldType.STRING else LONGEST_KEY
+        most = LONGEST_KEY if kind is FieldType.PRIMARY_KEY else LONGEST
         if not isinstance(given, int) or isinstance(given, bool) or not 1 <= given <= most:
             self.fault(f"{at}/max_length", f"A length is a whole number of characters from 1 to {most}.")
             return None

@@ -73,6 +73,11 @@ METRICS: Final[dict[str, Declared]] = {
         ("schema", "state"),
         "Records in the vault, by state: live, pending; staged: changes that wait for an answer.",
     ),
+    "domicile_schema_migration_records": Declared(
+        "gauge",
+        ("schema", "state"),
+        "Records of the migration of a schema that is under way, or was last: done, total, failed (a value cannot be converted).",
+    ),
     "domicile_rules_info": Declared("gauge", ("version",), "1 for the version of the rules that is in force."),
     "domicile_rules_reload_success_timestamp_seconds": Declared("gauge", (), "When rules were last loaded whole."),
     "domicile_rules_reload_failures_total": Declared(

@@ -19,6 +19,7 @@ from proxy.redactor.cases import Case
 from proxy.storage.memory import MemoryStore
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
+from proxy.vault.catalog import open_catalog
 from tests.support.patience import PATIENCE
 from tests.support.people import rules
 from tests.support.stores import FailingStore
@@ -376,9 +377,10 @@ async def test_gauges_are_fresh_again_after_the_vault_was_down(monkeypatch, line
     monkeypatch.setattr(bootstrap, "_UPKEEP", 0.005)
     store = FailingStore(MemoryStore())
     bench = await make_bench(store)
+    catalog = await open_catalog(bench.vault, lambda error: None)
     store.fail("count", times=2)
     metrics = Metrics()
-    task = asyncio.create_task(bootstrap._measure(bench.vault, metrics))
+    task = asyncio.create_task(bootstrap._measure(bench.vault, catalog, metrics))
     for _ in range(int(PATIENCE / 0.005)):
         if b'domicile_records{schema="person",state="live"}' in metrics.render() or task.done():
             break

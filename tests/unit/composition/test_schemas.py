@@ -1,0 +1,58 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.composition.schemas import declare, measure, open_schemas, redeclare
+from proxy.errors import Code, VaultError
+from proxy.telemetry.metrics import Metrics
+from proxy.vault.entries import Origin
+from tests.support.catalogs import make_shelf
+from tests.support.vaults import make_bench
+
+CONTACT = "name: contact\nfields:\n  id: {type: primary_key}\n  age: {type: TYPE}\n"
+
+
+def written(folder: Path, kind: str = "string") -> Path:
+    (folder / "contact.yaml").write_text(CONTACT.replace("TYPE", kind))
+    return folder
+
+
+async def test_what_files_declare_is_in_force_at_start(tmp_path: Path) -> None:
+    bench = await make_bench()
+    catalog = await open_schemas(bench.vault, written(tmp_path))
+    assert catalog.declared("contact").origin is Origin.FILE
+    await catalog.close()
+    assert (await open_schemas(bench.vault, None)).records("contact").name == "contact"
+
+
+async def test_files_with_faults_prevent_a_start(tmp_path: Path) -> None:
+    bench = await make_bench()
+    with pytest.raises(VaultError) as refused:
+        await open_schemas(bench.vault, written(tmp_path, "text"))
+    assert refused.value.code is Code.INVALID_SCHEMA
+    assert refused.value.details[0].source.endswith("contact.yaml:4:9")
+
+
+async def test_a_change_of_files_takes_effect_or_changes_nothing(tmp_path: Path, lines: Any) -> None:
+    shelf = await make_shelf()
+    await declare(shelf.catalog, written(tmp_path, "json"))
+    assert not await redeclare(shelf.catalog, written(tmp_path))
+    told = [line for line in lines() if line["event"] == "a fault in a file with schemas"]
+    assert [line["source"].rpartition("/")[2] for line in told] == ["contact.yaml:4:9"]
+    assert shelf.catalog.declared("contact").schema.field("age").type == "json"
+    (tmp_path / "contact.yaml").write_text(CONTACT.replace("TYPE", "json") + "  more: {type: date}\n")
+    assert await redeclare(shelf.catalog, tmp_path)
+    assert shelf.catalog.declared("contact").schema.field("more").type == "date"
+
+
+async def test_gauges_tell_how_far_a_migration_is() -> None:
+    shelf, metrics = await make_shelf(), Metrics()
+    await shelf.apply(age={"type": "string"})
+    measure(shelf.catalog, metrics)
+    assert b"domicile_schema_migration_records{" not in metrics.render()
+    await shelf.add("a", age="old")
+    await shelf.apply(age={"type": "integer"})
+    measure(shelf.catalog, metrics)
+    for state in ("done", "total", "failed"):
+        assert f'domicile_schema_migration_records{{schema="contact",state="{state}"}} 1.0'.encode() in metrics.render()
