@@ -31,15 +31,18 @@ async def serve(settings: Settings) -> int:
 
     log = logs.logger("serve")
     stop = stop_signal()
-    reloads: set[asyncio.Future[bool]] = set()  # a task that nobody holds may vanish before it is done
+    reloads: set[asyncio.Task[None]] = set()  # a task that nobody holds may vanish before it is done
     async with running(settings) as started:
+
+        async def again() -> None:
+            await started.reloader.reload()
+            await started.redeclare()
 
         def reload() -> None:
             started.renew()
-            for again in (started.reloader.reload(), started.redeclare()):
-                task = asyncio.ensure_future(again)
-                reloads.add(task)
-                task.add_done_callback(reloads.discard)
+            task = asyncio.create_task(again())
+            reloads.add(task)
+            task.add_done_callback(reloads.discard)
 
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
         await stop

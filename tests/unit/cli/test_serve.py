@@ -56,6 +56,10 @@ class Instance:
 
     async def reload(self) -> bool:
         self.asked.append("reloaded")
+        return True
+
+    async def redeclare(self) -> bool:
+        self.asked.append("declared")
         os.kill(os.getpid(), signal.SIGTERM)
         return True
 
@@ -72,7 +76,7 @@ def test_sighup_loads_the_rules_again_and_serving_goes_on(settings, monkeypatch)
     instance = Instance(signal.SIGHUP)
     monkeypatch.setattr(bootstrap, "running", instance.running)
     assert run_on_uvloop(serve.serve(settings)) == 0
-    assert instance.asked == ["renewed", "reloaded", "drained", "closed"]
+    assert instance.asked == ["renewed", "reloaded", "declared", "drained", "closed"]
 
 
 def test_the_log_is_written_as_the_settings_say(settings, monkeypatch, capsys):

@@ -1,10 +1,13 @@
+import io
+import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from proxy.composition.schemas import declare, measure, open_schemas, redeclare
 from proxy.errors import Code, VaultError
+from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.entries import Origin
 from tests.support.catalogs import make_shelf
@@ -16,6 +19,15 @@ CONTACT = "name: contact\nfields:\n  id: {type: primary_key}\n  age: {type: TYPE
 def written(folder: Path, kind: str = "string") -> Path:
     (folder / "contact.yaml").write_text(CONTACT.replace("TYPE", kind))
     return folder
+
+
+@pytest.fixture
+def stream() -> Iterator[io.StringIO]:
+    """The log."""
+    stream = io.StringIO()
+    logs.configure(logs.Style("info", "json"), stream)
+    yield stream
+    logs.configure(logs.Style())
 
 
 async def test_what_files_declare_is_in_force_at_start(tmp_path: Path) -> None:
@@ -34,11 +46,12 @@ async def test_files_with_faults_prevent_a_start(tmp_path: Path) -> None:
     assert refused.value.details[0].source.endswith("contact.yaml:4:9")
 
 
-async def test_a_change_of_files_takes_effect_or_changes_nothing(tmp_path: Path, lines: Any) -> None:
+async def test_a_change_of_files_takes_effect_or_changes_nothing(tmp_path: Path, stream: io.StringIO) -> None:
     shelf = await make_shelf()
     await declare(shelf.catalog, written(tmp_path, "json"))
     assert not await redeclare(shelf.catalog, written(tmp_path))
-    told = [line for line in lines() if line["event"] == "a fault in a file with schemas"]
+    said = [json.loads(line) for line in stream.getvalue().splitlines()]
+    told = [line for line in said if line["event"] == "a fault in a file with schemas"]
     assert [line["source"].rpartition("/")[2] for line in told] == ["contact.yaml:4:9"]
     assert shelf.catalog.declared("contact").schema.field("age").type == "json"
     (tmp_path / "contact.yaml").write_text(CONTACT.replace("TYPE", "json") + "  more: {type: date}\n")
