@@ -1,0 +1,162 @@
+"""A schema changes under load: readers and writers notice nothing, and kill -9 in the middle only delays it."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.support.instance import Instance
+from tests.support.patience import PATIENCE
+from tests.support.people import rules
+
+RECORDS = 3000
+KEY = {"type": "primary_key"}
+BEFORE = {"fields": {"id": KEY, "code": {"type": "string", "storage": "indexed"}, "note": {"type": "string"}}}
+AFTER = {"fields": {"id": KEY, "code": {"type": "integer", "storage": "indexed_hashed"}}}
+
+
+class Vault:
+    """An administrator of an instance."""
+
+    def __init__(self, instance: Instance, session: aiohttp.ClientSession, access: dict[str, str]) -> None:
+        self.instance, self.session, self.access = instance, session, access
+        self.token = ""
+
+    async def enter(self) -> None:
+        own = {name: self.access[name] for name in ("client_id", "client_secret")}
+        form = {"grant_type": "client_credentials", "scope": self.access["environment_id"], **own}
+        async with self.session.post(f"{self.instance.vault}/oauth2/token", data=form) as answer:
+            assert answer.status == 200, await answer.text()
+            self.token = (await answer.json())["access_token"]
+
+    async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        headers = {"Authorization": f"Bearer {self.token}"}
+        async with self.session.request(method, self.instance.vault + path, json=body, headers=headers) as answer:
+            content = await answer.read()
+            return answer.status, json.loads(content) if content else None
+
+    async def found(self, code: Any) -> list[str]:
+        status, answer = await self.ask("POST", "/api/models/contact/find", {"filter": {"code": code}})
+        assert status == 200, answer
+        return [record["id"] for record in answer["data"]]
+
+    async def schema(self) -> Any:
+        status, answer = await self.ask("GET", "/api/schemas/contact")
+        assert status == 200, answer
+        return answer
+
+    async def fill(self) -> None:
+        for start in range(0, RECORDS, 100):
+            batch = [{"id": f"r{n}", "code": str(n), "note": "x"} for n in range(start, start + 100)]
+            status, answer = await self.ask("POST", "/api/models/contact/batch", batch)
+            assert status == 201, answer
+
+    async def migrated(self) -> Any:
+        async with asyncio.timeout(4 * PATIENCE):
+            while (answer := await self.schema())["migration"]["state"] != "done":
+                assert answer["migration"]["state"] in ("filling", "cleaning"), answer
+                await asyncio.sleep(0.02)
+        return answer
+
+
+@asynccontextmanager
+async def vault(folder: Path) -> AsyncIterator[Vault]:
+    instance = Instance(folder)
+    instance.rules.mkdir()
+    (instance.rules / "rules.yaml").write_text(rules("http://127.0.0.1:9"))
+    made = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "proxy", "init", "--json", cwd=folder, stdout=asyncio.subprocess.PIPE,
+        env={"PYTHONPATH": str(Path(__file__).parents[2]), **instance.settings()},
+    )  # fmt: skip
+    out, _ = await made.communicate()
+    assert made.returncode == 0, out
+    await instance.start()
+    try:
+        async with aiohttp.ClientSession() as session:
+            one = Vault(instance, session, json.loads(out))
+            await one.enter()
+            assert (await one.ask("PUT", "/api/schemas/contact", BEFORE))[0] == 201
+            await one.fill()
+            yield one
+    finally:
+        await instance.kill()
+
+
+@pytest.mark.slow
+async def test_readers_and_writers_notice_nothing_of_a_migration(tmp_path: Path) -> None:
+    async with vault(tmp_path) as one:
+        over = asyncio.Event()
+        written: dict[str, int] = {}
+
+        async def read() -> int:
+            rounds = 0
+            while not over.is_set():
+                number = rounds % RECORDS
+                kind = {"string": str, "integer": int}
+                status, answer = 0, None
+                for _ in range(3):  # the definition may change between the question about it and the one by it
+                    definition = (await one.schema())["fields"]["code"]["type"]
+                    code = kind[definition](number)
+                    status, answer = await one.ask(
+                        "POST", "/api/models/contact/find", {"filter": {"record_key": f"r{number}"}}
+                    )
+                    assert status == 200, answer
+                    assert len(answer["data"]) == 1
+                    status, answer = await one.ask("POST", "/api/models/contact/find", {"filter": {"code": code}})
+                    if status == 200:
+                        break
+                assert status == 200, answer
+                assert [record["id"] for record in answer["data"]] == [f"r{number}"]
+                rounds += 1
+            return rounds
+
+        async def write() -> int:
+            rounds = 0
+            while not over.is_set():
+                number = 50_000 + rounds
+                status, answer = 0, None
+                for kind in (str, int):
+                    record = {"id": f"w{number}", "code": kind(number)}
+                    status, answer = await one.ask("POST", "/api/models/contact", record)
+                    if status == 201:
+                        written[f"w{number}"] = number
+                        break
+                assert status == 201, answer
+                rounds += 1
+            return rounds
+
+        tasks = [asyncio.create_task(read()), asyncio.create_task(write())]
+        assert (await one.ask("PUT", "/api/schemas/contact", AFTER))[0] == 202
+        answer = await one.migrated()
+        over.set()
+        assert min(await asyncio.gather(*tasks)) > 0
+        assert answer["fields"]["code"]["type"] == "integer"
+        for name, number in written.items():
+            assert await one.found(number) == [name]
+        assert await one.found(RECORDS - 1) == [f"r{RECORDS - 1}"]
+
+
+@pytest.mark.slow
+async def test_kill_9_in_the_middle_of_a_migration_only_delays_it(tmp_path: Path) -> None:
+    async with vault(tmp_path) as one:
+        assert (await one.ask("PUT", "/api/schemas/contact", AFTER))[0] == 202
+        for _ in range(6):
+            await asyncio.sleep(0.03)
+            await one.instance.kill()
+            await one.instance.start()
+            await one.enter()
+        answer = await one.migrated()
+        assert answer["records"] == RECORDS
+        assert answer["migration"]["failed"] == 0
+        for number in range(0, RECORDS, 97):
+            assert await one.found(number) == [f"r{number}"]
+        status, page = await one.ask("POST", "/api/models/contact/find", {"options": {"limit": 1000}})
+        assert status == 200
+        assert all(set(record) == {"id", "code", "created_at", "updated_at", "attachments"} for record in page["data"])
+        assert all(type(record["code"]) is int for record in page["data"])
