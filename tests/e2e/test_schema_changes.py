@@ -6,7 +6,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 import pytest
@@ -99,7 +99,7 @@ async def test_readers_and_writers_notice_nothing_of_a_migration(tmp_path: Path)
             while not over.is_set():
                 number = rounds % RECORDS
                 kind = {"string": str, "integer": int}
-                status, answer = 0, None
+                status, answer = 0, cast(Any, None)
                 for _ in range(3):  # the definition may change between the question about it and the one by it
                     definition = (await one.schema())["fields"]["code"]["type"]
                     code = kind[definition](number)
@@ -120,7 +120,7 @@ async def test_readers_and_writers_notice_nothing_of_a_migration(tmp_path: Path)
             rounds = 0
             while not over.is_set():
                 number = 50_000 + rounds
-                status, answer = 0, None
+                status, answer = 0, cast(Any, None)
                 for kind in (str, int):
                     record = {"id": f"w{number}", "code": kind(number)}
                     status, answer = await one.ask("POST", "/api/models/contact", record)
