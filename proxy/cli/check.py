@@ -42,6 +42,15 @@ def _store(settings: Settings) -> str:
     return str(place) if place.exists() else f"{place}, made at the first start"
 
 
+def _schemas(settings: Settings) -> str:
+    from proxy.config.schemas import read_schemas
+
+    if settings.schemas is None:
+        return ""
+    read_schemas([settings.schemas])
+    return str(settings.schemas)
+
+
 def _upstream(settings: Settings) -> str:
     from proxy.bootstrap import check_upstream, load_rules
 
@@ -54,7 +63,13 @@ def _upstream(settings: Settings) -> str:
 
 
 #: What is looked at after the settings, by name, in this order.
-PARTS: Final[dict[str, Part]] = {"rules": _rules, "keys": _keys, "store": _store, "upstream": _upstream}
+PARTS: Final[dict[str, Part]] = {
+    "rules": _rules,
+    "schemas": _schemas,
+    "keys": _keys,
+    "store": _store,
+    "upstream": _upstream,
+}
 
 
 def run(arguments: Arguments) -> int:
@@ -104,7 +119,7 @@ def _lines(name: str, faults: Mapping[str, VaultError], places: Mapping[str, str
 
 
 COMMAND: Final = Command(
-    summary="Look at settings, rules, keys, store and TLS files and name every fault; listens nowhere.",
+    summary="Look at settings, rules, schemas, keys, store and TLS files and name every fault; listens nowhere.",
     example="domicile check --config domicile.yaml",
     run=run,
     data=True,

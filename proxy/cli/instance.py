@@ -7,11 +7,11 @@ from typing import Final
 _FORMATS: Final = ("jsonl", "csv")
 
 
-def instance_arguments(parser: argparse.ArgumentParser) -> None:
-    """What every command that talks to an instance takes."""
-    parser.add_argument(
-        "--url", type=_address, metavar="URL", help="the instance (default: the vault listener of the settings)"
-    )
+def instance_arguments(
+    parser: argparse.ArgumentParser, otherwise: str = "the store of the settings, while no instance runs"
+) -> None:
+    """What every command that talks to an instance takes; ``otherwise``: what it works on without a URL."""
+    parser.add_argument("--url", type=_address, metavar="URL", help=f"a running instance (default: {otherwise})")
     parser.add_argument("--environment", default="default", metavar="ID", help="the environment (default: default)")
 
 
@@ -28,6 +28,6 @@ def _address(text: str) -> str:
 
 def records_arguments(parser: argparse.ArgumentParser, schema: str) -> None:
     """As ``instance_arguments``, with a schema and the kind of a file."""
-    instance_arguments(parser)
+    instance_arguments(parser, "the vault listener of the settings")
     parser.add_argument("--schema", required=True, metavar="NAME", help=schema)
     parser.add_argument("--format", choices=_FORMATS, help="kind of the content (default: by the ending of the name)")

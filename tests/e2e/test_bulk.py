@@ -119,3 +119,21 @@ async def test_nothing_personal_is_told_when_a_record_is_refused(office: Office)
     told = await office.command("import", "--schema", "contact", "in.jsonl", status=1)
     assert told["faults"][0]["source"] == "line 1 /sum"
     assert "marker" not in json.dumps(told)
+
+
+async def test_schemas_are_declared_on_a_running_instance(office: Office) -> None:
+    file = office.instance.folder / "order.yaml"
+    file.write_text("name: order\nfields:\n  id: {type: primary_key}\n  sum: {type: integer, storage: indexed}\n")
+    busy = await office.command("schema", "list", status=1)
+    assert busy["code"] == "store_busy"
+    url = ("--url", office.instance.vault)
+    told = await office.command("schema", "apply", *url, "order.yaml")
+    assert told["schemas"][0]["created"] is True
+    file.write_text(file.read_text().replace("integer", "decimal"))
+    told = await office.command("schema", "apply", "--dry-run", *url, "order.yaml")
+    assert told["schemas"][0]["migrates"] is True
+    listed = await office.command("schema", "list", *url)
+    assert {"contact", "order"} <= {item["name"] for item in listed["schemas"]}
+    shown = await office.command("schema", "show", *url, "order")
+    assert shown["fields"]["sum"]["type"] == "integer"
+    assert (await office.command("schema", "show", *url, "none", status=1))["code"] == "unknown_schema"

@@ -24,6 +24,8 @@ BY_ROUTE: Final[Mapping[tuple[str, Code], int]] = MappingProxyType(
     {
         ("clone_record", Code.PARTIAL_MATCH_DISABLED): 403,
         ("clone_record", Code.NO_MATCH): 403,
+        ("delete_record", Code.UNPROCESSABLE): 400,  # more hangs on it by ``cascadeBy`` than a delete takes
+        ("delete_record", Code.CANNOT_OPEN): 500,
         ("show_schema", Code.UNKNOWN_SCHEMA): 404,  # ours: here the schema itself is asked for
         ("remove_schema", Code.UNKNOWN_SCHEMA): 404,
         # A move answers 401 for "an attachment identifier is not accessible", and knows neither 400 nor 409, 413 and 415.

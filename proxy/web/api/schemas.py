@@ -17,16 +17,16 @@ async def put(call: Call) -> Answer:
     dry_run = _flag(call, "dry_run", "true")
     schema = read_definition(call.path["schema"], call.content)
     applied = await call.services.catalog.apply(schema, Origin.API, dry_run=dry_run)
-    changes = [_step(step) for step in applied.steps]
+    changes = [told(step) for step in applied.steps]
     if dry_run:
         return wire.answer(200, {"created": applied.created, "migrates": applied.migrating, "changes": changes})
-    shown = await _shown(call.services.catalog.declared(schema.name))
-    return wire.answer(_status(applied), {**shown, "changes": changes})
+    described = await shown(call.services.catalog.declared(schema.name))
+    return wire.answer(_status(applied), {**described, "changes": changes})
 
 
 async def one(call: Call) -> Answer:
     """One schema, with the progress of its migration."""
-    return wire.answer(200, await _shown(call.services.catalog.declared(call.path["schema"])))
+    return wire.answer(200, await shown(call.services.catalog.declared(call.path["schema"])))
 
 
 async def listing(call: Call) -> Answer:
@@ -35,7 +35,7 @@ async def listing(call: Call) -> Answer:
     limit = shapes.number(call, "limit", limits.find_default, 1, limits.find_maximum)
     offset = shapes.number(call, "offset", 0, 0, 2**31 - 1)
     declared = call.services.catalog.schemas()
-    return wire.page([await _shown(item) for item in declared[offset : offset + limit]], limit, offset, len(declared))
+    return wire.page([await shown(item) for item in declared[offset : offset + limit]], limit, offset, len(declared))
 
 
 async def remove(call: Call) -> Answer:
@@ -59,11 +59,12 @@ def _status(applied: Applied) -> int:
     return 202 if applied.migrating else 200
 
 
-def _step(step: Step) -> dict[str, str]:
+def told(step: Step) -> dict[str, str]:
+    """One thing that a change of a definition does."""
     return {"source": step.pointer, "detail": step.text, "effect": str(step.effect)}
 
 
-async def _shown(declared: Declared) -> dict[str, Any]:
+async def shown(declared: Declared) -> dict[str, Any]:
     """A schema as administrators see it; its definition can be sent back as it is."""
     collection = declared.records.collection
     return {
