@@ -78,7 +78,7 @@ class Conditions:
         if SEARCH in raw and self._texts_named:
             self._fault(pointer + step(SEARCH), "Cannot be combined with a string field or the record key.")
         if _count(tests) > self._limits.conditions:
-            self._fault(pointer, f"Must not hold more than {self._limits.conditions} conditions.")
+            self._too_many(pointer)
         if self._values > self._limits.values:
             self._fault(pointer, f"Must not hold more than {self._limits.values} values.")
         return tuple(tests)
@@ -89,6 +89,8 @@ class Conditions:
         if not isinstance(raw, list) or len(raw) < 2:
             self._fault(place, "Has to be an array of at least 2 filters.")
             return []
+        if len(raw) > self._limits.conditions:
+            return self._too_many(place)
         found = tuple(self._alternative(item, f"{place}/{number}") for number, item in enumerate(raw))
         return [AnyOf(found)]
 
@@ -187,6 +189,8 @@ class Conditions:
         if not isinstance(raw, dict) or not raw:
             self._fault(place, "Has to be an object of paths into the document, as in {'$.path': value}.")
             return []
+        if len(raw) > self._limits.conditions:
+            return self._too_many(place)
         tests: list[Test] = []
         for path, value in raw.items():
             where = place + step(path)
@@ -208,6 +212,8 @@ class Conditions:
         self._values += len(raw)
         if not raw:
             self._fault(place, "Must not be an empty array.")
+        if self._values > self._limits.values:
+            return ()  # told once, by ``read``; to look at each of a million would keep everybody waiting
         return tuple(
             [None if item is None else self._value(item, f"{place}/{number}", check) for number, item in enumerate(raw)]
         )
@@ -224,6 +230,10 @@ class Conditions:
         if found is not None and (len(_folded(found)) < least or len(found) > most):
             self._fault(place, f"Has to have {least} to {most} characters, not counting white space at its ends.")
         return found or ""
+
+    def _too_many(self, place: str) -> list[Test]:
+        self._fault(place, f"Must not hold more than {self._limits.conditions} conditions.")
+        return []
 
     def _fault(self, place: str, text: str, code: Code = Code.INVALID_FILTER) -> None:
         self._faults.add(place, text, code)

@@ -65,7 +65,14 @@ async def ask(records: Records, tests: Sequence[Test], limits: Limits = DEFAULTS
     narrow = All(
         tuple(_where(records, test, {}) for test in tests if not any(map(likes.__contains__, _likes((test,)))))
     )
-    found = {like: await _look(records, like, narrow, limits) for like in dict.fromkeys(likes)}
+    found: dict[Like, Look] = {}
+    left = limits.candidates  # for all partial matches together: a filter of many must not open that many times as much
+    for like in dict.fromkeys(likes):
+        looked = await _look(records, like, narrow, left)
+        if looked is None:
+            raise _too_broad(limits)
+        found[like], candidates = looked
+        left -= candidates
     return Asked(All(tuple(_where(records, test, found) for test in tests)), tuple(found.values()))
 
 
@@ -160,23 +167,26 @@ def _field(records: Records, name: str) -> str:
     return records.primary.name if name == KEY and records.primary is not None else name
 
 
-async def _look(records: Records, like: Like, narrow: Where, limits: Limits) -> Look:
-    """Open every row that may hold the text in a field of which only hashes are kept."""
-    fields = tuple(_field(records, name) for name in _opened(records, like))
-    seen = Look(fields, folded(like.text), frozenset())
-    has_grams = Any(tuple(Indexed(tuple(records.gram_hashes(name, like.text))) for name in fields))
-    holding: list[int] = []
-    last = 0
+def _candidates(records: Records, look: Look, narrow: Where, after: int) -> Select:
+    """The question for the rows that may hold the text in a field of which only hashes are kept, behind one of them."""
+    has_grams = Any(tuple(Indexed(tuple(records.gram_hashes(name, look.text))) for name in look.fields))
+    where = All((narrow, has_grams, Compared("@rid", Compare.GT, after)))
+    return Select(where, records.collection.clock(), (Order("@rid"),), PAGE, counted=not after)
+
+
+async def _look(records: Records, like: Like, narrow: Where, most: int) -> tuple[Look, int] | None:
+    """Open every row that may hold the text; what was seen, and how many were opened. ``None``: there are more than ``most``."""
+    look = Look(tuple(_field(records, name) for name in _opened(records, like)), folded(like.text), frozenset())
+    collection, holding, last, candidates = records.collection, list[int](), 0, 0
     while True:
-        where = All((narrow, has_grams, Compared("@rid", Compare.GT, last)))
-        collection = records.collection
-        select = Select(where, collection.clock(), (Order("@rid"),), PAGE, counted=not last)
-        page = await collection.store.select(collection.table, select)
-        if page.total > limits.candidates:
-            raise _too_broad(limits)
-        holding += [r.rid async for r in opened(records, page.rows) if r is not None and seen.holds(r)]
+        page = await collection.store.select(collection.table, _candidates(records, look, narrow, last))
+        if not last:
+            candidates = page.total
+        if candidates > most:
+            return None
+        holding += [r.rid async for r in opened(records, page.rows) if r is not None and look.holds(r)]
         if len(page.rows) < PAGE:
-            return seen._replace(rids=frozenset(holding))
+            return look._replace(rids=frozenset(holding)), candidates
         last = page.rows[-1].rid
 
 

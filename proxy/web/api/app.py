@@ -100,6 +100,14 @@ class VaultConnection(RequestHandler):
             auto_decompress=False,
         )
 
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Send an answer. What the library refuses before any operation is asked (an unknown ``Expect``) quotes the request."""
+        if isinstance(resp, web.HTTPException):
+            resp = self.handle_error(request, 400)
+        return await super().finish_response(request, resp, start_time)
+
     def handle_error(
         self,
         request: web.BaseRequest,

@@ -4,8 +4,10 @@ Numbers are never binary fractions: one with a point or an exponent is a ``Decim
 twice is refused (RFC 8259, section 4: what it means is unpredictable), and so is one that no reader could take apart safely.
 """
 
+import asyncio
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
@@ -18,6 +20,12 @@ _decode = msgspec.json.Decoder(float_hook=Decimal).decode
 
 #: What a document without white space behind any string cannot hold; then each name ends in ``":``.
 _SPACED: Final = (b'" ', b'"\n', b'"\r', b'"\t')
+
+#: Bytes of a body that are parsed within the event loop: a few milliseconds whatever they hold.
+_AT_ONCE: Final = 128 * 1024
+
+#: Parses larger ones, one after the other: several threads at once would slow the event loop, and not be faster.
+_reader: Final = ThreadPoolExecutor(1, "bodies")
 
 #: Levels of arrays and objects within one another; what the vault keeps may have fewer.
 DEPTH: Final = 64
@@ -65,6 +73,13 @@ async def read(request: web.Request, limit: int) -> bytes:
 def too_large(limit: int) -> VaultError:
     """The error of a body over its limit."""
     return VaultError(Code.TOO_LARGE, f"The body is larger than {limit} bytes, the most that is taken here.")
+
+
+async def parsed(body: bytes) -> Any:
+    """``parse``, beside the event loop where the body is so large that everybody else would have to wait for it."""
+    if len(body) <= _AT_ONCE:
+        return parse(body)
+    return await asyncio.get_running_loop().run_in_executor(_reader, parse, body)
 
 
 def parse(body: bytes) -> Any:

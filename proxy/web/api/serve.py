@@ -55,7 +55,7 @@ def serve(operation: Operation, services: Services) -> Callable[[web.Request], A
         elif operation.takes is not Takes.NOTHING:
             bodies.check_media_type(request, operation.takes.value)
             body = await _body(request, limit)
-            content = bodies.parse(body) if reads_json else None
+            content = await bodies.parsed(body) if reads_json else None
         call = Call(operation, services, principal, request, request.match_info, query, body, content)
         with services.catalog.using():
             if replayable and "Idempotency-Key" in request.headers:

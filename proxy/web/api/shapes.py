@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from proxy.errors import Code, Detail, VaultError
-from proxy.model.faults import step
+from proxy.model.faults import Faults, step
+from proxy.model.limits import DEFAULTS
 from proxy.web.api.operation import Call
 
 #: Digits of a number in the query; more than any that is allowed.
@@ -15,14 +16,15 @@ def members(content: Any, known: tuple[str, ...], required: tuple[str, ...] = ()
     """The object of a body, whose members are known; ``VaultError`` (INVALID_INPUT) with every other one and every missing one."""
     if not isinstance(content, dict):
         raise invalid("", "Has to be a JSON object.")
-    faults = [
-        Detail(step(name), f"Is not known here; known are: {', '.join(known)}.")
-        for name in content
-        if name not in known
-    ]
-    faults += [Detail(step(name), "Is missing.") for name in required if name not in content]
+    faults = Faults(DEFAULTS.faults)
+    for name in content:
+        if name not in known:
+            faults.add(step(name), f"Is not known here; known are: {', '.join(known)}.")
+    for name in required:
+        if name not in content:
+            faults.add(step(name), "Is missing.")
     if faults:
-        raise VaultError(Code.INVALID_INPUT, "The body does not fit this operation.", tuple(faults))
+        raise faults.error(Code.INVALID_INPUT, "The body does not fit this operation.")
     return content
 
 

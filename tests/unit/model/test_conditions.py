@@ -270,3 +270,25 @@ def test_paths_are_read_as_the_parser_of_selectors_reads_them(text):
 def test_names_beyond_ascii_need_no_quotes():
     assert steps_of("$.ålder.x") == ("ålder", "x")
     assert steps_of("$.a b") is None
+
+
+class Unread(list[Any]):
+    """Values that nobody may look at."""
+
+    def __iter__(self) -> Any:
+        raise AssertionError("there are too many to look at each")
+
+
+@pytest.mark.parametrize(
+    ("raw", "place"),
+    [
+        ({"city": Unread(["x"] * 1001)}, "/filter"),
+        ({"city": {"$not": Unread(["x"] * 1001)}}, "/filter"),
+        ({"extra": {"$.a": Unread([1] * 1001)}}, "/filter"),
+        ({"$or": Unread([{"city": "x"}] * 201)}, "/filter/$or"),
+        ({"extra": {f"$.a{number}": 1 for number in range(201)}}, "/filter/extra"),
+    ],
+)
+def test_what_is_over_a_limit_is_refused_before_each_of_it_is_read(raw: Any, place: str) -> None:
+    _, faults = ask(raw)
+    assert [pointer for pointer, _ in faults.details] == [place]

@@ -155,3 +155,17 @@ async def test_questions_are_understood_by_the_engine() -> None:
     asked = await looked(contacts, AnyOf(((Like(("name",), "banana"),), (Like(("city",), "ME"),))))
     table, now = contacts.records.collection.table, contacts.clock()
     assert (await contacts.store.select(table, Select(asked.where, now))).total == 2
+
+
+async def test_partial_matches_of_one_filter_share_the_bound_on_what_is_opened() -> None:
+    contacts = await make_contacts()
+    made = await contacts.add(
+        contact("1", name="Banana"), contact("2", name="Banana split"), contact("3", name="Cherry")
+    )
+    both = AnyOf(((Like(("name",), "banana"),), (Like(("name",), "cherry"),)))
+    first, second = (await looked(contacts, both, limits=Limits(candidates=3))).looks
+    assert first.rids == {made[0].rid, made[1].rid}
+    assert second.rids == {made[2].rid}
+    with pytest.raises(VaultError) as caught:
+        await looked(contacts, both, limits=Limits(candidates=2))
+    assert caught.value.code is Code.TOO_BROAD

@@ -1,4 +1,4 @@
-"""The little Markdown that the texts of the document use, as HTML: headings, paragraphs, tables, `code`, **strong**, *emphasis*."""
+"""The little Markdown that the texts of the document use, as HTML: headings, paragraphs, lists, tables, `code`, **strong**, *emphasis*."""
 
 import re
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def inline(text: str) -> str:
 
 
 def blocks(text: str) -> str:
-    """Paragraphs, headings and tables as HTML; they are told apart by empty lines."""
+    """Paragraphs, headings, lists and tables as HTML; they are told apart by empty lines."""
     return "\n".join(_block(block.strip()) for block in re.split(r"\n\s*\n", text) if block.strip())
 
 
@@ -33,6 +33,9 @@ def _block(block: str) -> str:
         return f'<h2 id="{anchor(title)}">{inline(title)}</h2>'
     if block.startswith("|"):
         return "".join(_table(block.splitlines()))
+    if block.startswith("- "):
+        items = (" ".join(item.split()) for item in re.split(r"^- ", block, flags=re.MULTILINE)[1:])
+        return f"<ul>{''.join(f'<li>{inline(item)}</li>' for item in items)}</ul>"
     return f"<p>{inline(' '.join(block.splitlines()))}</p>"
 
 

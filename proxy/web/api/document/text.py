@@ -29,7 +29,8 @@ success is a problem document (RFC 9457) with a stable `code` and every fault in
 
 ## Filters
 
-All members of a filter hold. Equality is that of the Unicode normal form NFKC without spaces around it.
+All members of a filter hold. Equality is that of the Unicode normal form NFKC without spaces around it; but a primary key is
+compared as it was written, character by character.
 
 | Form | Meaning |
 |---|---|

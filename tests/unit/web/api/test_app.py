@@ -106,3 +106,10 @@ async def test_bytes_that_are_no_http_are_answered_without_quoting_them(client: 
     assert answer.startswith((b"HTTP/1.1 400", b"HTTP/1.0 400"))
     assert b"application/problem+json" in answer
     assert b"secret" not in answer
+
+
+async def test_an_expectation_that_is_not_known_is_refused_without_quoting_it(client: Client):
+    answer = await client("POST", "/api/other", headers={"Expect": "secret"})
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    assert (answer.status, answer.headers["Server"]) == (400, "domicile")
+    assert b"secret" not in answer.body

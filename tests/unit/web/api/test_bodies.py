@@ -1,9 +1,11 @@
 import json
+import threading
 from decimal import Decimal
 
 import pytest
 
 from proxy.errors import Code, VaultError
+from proxy.web.api import bodies
 from proxy.web.api.bodies import DEPTH, parse
 
 
@@ -82,3 +84,19 @@ def test_too_many_levels_are_refused(levels):
 
 def test_as_many_levels_as_allowed_are_read():
     assert parse(b"[" * DEPTH + b"]" * DEPTH)
+
+
+async def test_a_large_body_is_parsed_beside_the_event_loop(monkeypatch):
+    threads = []
+    monkeypatch.setattr(bodies, "parse", lambda body: threads.append((len(body), threading.current_thread())))
+    await bodies.parsed(b"x" * 128 * 1024)
+    await bodies.parsed(b"x" * 128 * 1024 + b"x")
+    (_, small), (_, large) = threads
+    assert small is threading.current_thread()
+    assert large is not small
+
+
+async def test_a_large_body_is_refused_as_a_small_one_is():
+    with pytest.raises(VaultError) as caught:
+        await bodies.parsed(b'{"a":1,"a":"' + b"x" * 200_000 + b'"}')
+    assert caught.value.code is Code.INVALID_INPUT

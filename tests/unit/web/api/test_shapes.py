@@ -49,3 +49,10 @@ def test_a_number_of_the_query_has_its_bounds():
     assert shapes.number(call(query={"limit": "10"}), "limit", 5, 1, 10) == 10
     for text in ("", "0", "11", "-1", "1.0", "٣", "9" * 99):
         assert refused(Code.INVALID_INPUT, shapes.number, call(query={"limit": text}), "limit", 5, 1, 10) == ["limit"]
+
+
+def test_a_bounded_number_of_unknown_members_is_told():
+    with pytest.raises(VaultError) as caught:
+        shapes.members({f"m{number}": 1 for number in range(5000)}, ("a",))
+    assert len(caught.value.details) == 1000
+    assert "4000 more" in caught.value.message

@@ -16,3 +16,7 @@ def test_blocks_are_headings_tables_and_paragraphs():
 
 def test_an_anchor_has_letters_and_digits_alone():
     assert anchor("Sending again: 2nd") == "sending-again-2nd"
+
+
+def test_lines_that_begin_with_a_dash_are_a_list():
+    assert blocks("- a `b`\n- c\n  d - e\n- f") == "<ul><li>a <code>b</code></li><li>c d - e</li><li>f</li></ul>"
