@@ -66,6 +66,8 @@ class Conditions:
         if not isinstance(raw, dict):
             self._fault(pointer, "Has to be a JSON object.")
             return ()
+        if len(raw) > self._limits.conditions:
+            return tuple(self._too_many(pointer))
         tests: list[Test] = []
         for name, value in raw.items():
             place = pointer + step(name)
@@ -98,6 +100,8 @@ class Conditions:
         if not isinstance(raw, dict) or not raw:
             self._fault(place, "Has to be a filter object with at least one field.")
             return ()
+        if len(raw) > self._limits.conditions:
+            return tuple(self._too_many(place))
         tests: list[Test] = []
         for name, value in raw.items():
             if name in (OR, SEARCH):

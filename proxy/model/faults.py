@@ -1,5 +1,7 @@
 """All faults of a request at once: each where it is (JSON Pointer, RFC 6901) and what is wrong, never with the value."""
 
+from collections.abc import Sequence
+
 from proxy.errors import Code, Detail, VaultError
 
 #: Names longer than this are not repeated: a pointer ends at the object that holds such a member.
@@ -46,6 +48,15 @@ class Faults:
             self.details.append(Detail(pointer, text))
         else:
             self._untold += 1
+
+    def each(self, pointer: str, names: Sequence[str], text: str, code: Code | None = None) -> None:
+        """The same fault of each of these members of the object at ``pointer``. It costs no more than what of it is told."""
+        room = max(0, self._most - len(self.details))
+        for name in names[:room]:
+            self.add(pointer + step(name), text, code)
+        if len(names) > room:
+            self.add(pointer, text, code)
+            self._untold += len(names) - room - 1
 
     def error(self, code: Code, message: str) -> VaultError:
         """The error that tells of all of them."""

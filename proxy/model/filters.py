@@ -82,9 +82,8 @@ def _members(
     if not isinstance(raw, dict):
         faults.add(pointer, "Has to be a JSON object.", code)
         return {}
-    for name in raw:
-        if name not in known:
-            faults.add(pointer + step(name), f"Is not known here; there are {', '.join(known)}.", code)
+    unknown = [name for name in raw if name not in known]
+    faults.each(pointer, unknown, f"Is not known here; there are {', '.join(known)}.", code)
     return raw
 
 
@@ -109,6 +108,11 @@ def _options(schema: Schema, raw: Any, limits: Limits, faults: Faults) -> Query:
     sort = members.get("sort", [])
     if not isinstance(sort, list):
         faults.add("/options/sort", "Has to be an array of objects with one member each.", code)
+        return Query((), (), limit, offset)
+    if len(sort) > (most := len(schema.fields) + len(_INSTANTS)):
+        faults.add(
+            "/options/sort", f"Must not hold more than {most} fields: there are no more, and each counts once.", code
+        )
         return Query((), (), limit, offset)
     keys: dict[str, Sort] = {}
     for number, item in enumerate(sort):

@@ -3,7 +3,7 @@
 What reads the records of a schema is compiled once and kept while the schema is in use.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,11 +14,14 @@ from proxy.model.limits import Limits
 from proxy.model.query import CREATED_AT, EXPIRES_AT, KEY, UPDATED_AT, VERSION
 from proxy.model.record import Draft, Fields
 from proxy.model.schema import Schema
-from proxy.model.values import check_of, instant
+from proxy.model.values import Check, check_of, instant
 
 _MESSAGE = "The record does not fit its schema."
 _MANY = "Records of the batch do not fit their schema; nothing of it was stored."
 _BUILT_IN = frozenset((CREATED_AT, UPDATED_AT, VERSION, "attachments", "meta"))
+
+#: So many members that the schema does not know are looked at one by one, for what is wrong with each.
+_UNKNOWN = 100
 
 #: Reads one record: (the record as decoded, whether absent fields stay as they are, where it stands, faults found).
 Read = Callable[[Any, bool, str, Faults], Draft]
@@ -99,6 +102,8 @@ def _compile(schema: Schema, limits: Limits) -> Read:
         if not isinstance(raw, dict):
             faults.add(pointer, "Has to be a JSON object.")
             return Draft(None, {}, at=pointer)
+        if len(raw) > len(checks) + _UNKNOWN:
+            raw = _known(raw, checks, pointer, faults)
         fields: Fields = {}
         expires: int | msgspec.UnsetType | None = msgspec.UNSET
         for name, value in raw.items():
@@ -121,6 +126,13 @@ def _compile(schema: Schema, limits: Limits) -> Read:
         return Draft(key, fields, expires, pointer)
 
     return read
+
+
+def _known(raw: dict[str, Any], checks: Mapping[str, Check], pointer: str, faults: Faults) -> dict[str, Any]:
+    """What the schema knows of a record with very many members; a body may have hundreds of thousands that it does not."""
+    unknown = [name for name in raw if name not in checks and name != EXPIRES_AT]
+    faults.each(pointer, unknown, "The schema has no field of this name.")
+    return {name: raw[name] for name in (*checks, EXPIRES_AT) if name in raw}
 
 
 def _unknown(name: str, primary: str | None) -> str:

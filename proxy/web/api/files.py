@@ -181,10 +181,12 @@ def _label(content: Any) -> tuple[str | None, str | None]:
     known = {"filename": fault_of_filename, "mime_type": fault_of_mime_type}
     if not isinstance(content, dict):
         raise VaultError(Code.INVALID_INPUT, "The body has to be an object.", (Detail("", "Has to be an object."),))
+    if not content.keys() <= known.keys():
+        faults.append(Detail("", "Known members are filename and mime_type."))
     for name, value in content.items():
         if name not in known:
-            faults.append(Detail("", "Known members are filename and mime_type."))
-        elif not isinstance(value, str):
+            continue
+        if not isinstance(value, str):
             faults.append(Detail(f"/{name}", "Has to be a string."))
         elif (fault := known[name](value)) is not None:
             faults.append(Detail(f"/{name}", f"It {fault}"))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from proxy.errors import Code, Detail, VaultError
-from proxy.model.faults import Faults, step
+from proxy.model.faults import Faults
 from proxy.model.limits import DEFAULTS
 from proxy.web.api.operation import Call
 
@@ -17,12 +17,10 @@ def members(content: Any, known: tuple[str, ...], required: tuple[str, ...] = ()
     if not isinstance(content, dict):
         raise invalid("", "Has to be a JSON object.")
     faults = Faults(DEFAULTS.faults)
-    for name in content:
-        if name not in known:
-            faults.add(step(name), f"Is not known here; known are: {', '.join(known)}.")
-    for name in required:
-        if name not in content:
-            faults.add(step(name), "Is missing.")
+    faults.each(
+        "", [name for name in content if name not in known], f"Is not known here; known are: {', '.join(known)}."
+    )
+    faults.each("", [name for name in required if name not in content], "Is missing.")
     if faults:
         raise faults.error(Code.INVALID_INPUT, "The body does not fit this operation.")
     return content

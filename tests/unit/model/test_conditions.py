@@ -287,6 +287,8 @@ class Unread(list[Any]):
         ({"extra": {"$.a": Unread([1] * 1001)}}, "/filter"),
         ({"$or": Unread([{"city": "x"}] * 201)}, "/filter/$or"),
         ({"extra": {f"$.a{number}": 1 for number in range(201)}}, "/filter/extra"),
+        ({f"unknown{number}": 1 for number in range(201)}, "/filter"),
+        ({"$or": [{"city": "x"}, {f"unknown{number}": 1 for number in range(201)}]}, "/filter/$or/1"),
     ],
 )
 def test_what_is_over_a_limit_is_refused_before_each_of_it_is_read(raw: Any, place: str) -> None:

@@ -31,3 +31,31 @@ def test_kinds_of_faults_are_told_apart_where_somebody_says_them():
 
 def test_a_fault_knows_its_place_below_the_value():
     assert (Unfit("Wrong.", "/a").text, Unfit("Wrong.", "/a").place) == ("Wrong.", "/a")
+
+
+class Names(list[str]):
+    """Names that are taken as a part, never one by one to their end."""
+
+    def __iter__(self):
+        raise AssertionError("there are too many to look at each")
+
+
+@pytest.mark.parametrize("before", [0, 1, 2, 3])
+def test_the_same_fault_of_many_members_costs_no_more_than_what_is_told(before):
+    faults = Faults(2)
+    for _ in range(before):
+        faults.add("", "Before.")
+    faults.each("/o", Names(["a/b", "c", "d", "e"]), "Wrong.", Code.INVALID_FILTER)
+    error = faults.error(Code.INVALID_FILTER, "No.")
+    assert (
+        error.details == (*[Detail("", "Before.")] * before, Detail("/o/a~1b", "Wrong."), Detail("/o/c", "Wrong."))[:2]
+    )
+    assert error.message == f"No. {before + 2} more faults are not listed."
+    assert faults.codes == {Code.INVALID_FILTER}
+
+
+def test_no_members_are_no_fault():
+    faults = Faults(2)
+    faults.each("", [], "Wrong.", Code.INVALID_FILTER)
+    assert not faults
+    assert not faults.codes

@@ -162,3 +162,8 @@ def test_an_aggregation_that_cannot_be_computed_is_refused(raw, places):
 
 def test_a_fault_of_the_filter_of_an_aggregation_is_one_of_the_filter():
     assert refused(read_aggregate, {"metrics": COUNT, "filter": {"age": "x"}}) == (Code.INVALID_FILTER, ["/filter/age"])
+
+
+def test_a_sort_by_more_fields_than_there_are_is_one_fault():
+    sort = [{"nobody": "asc"}] * 100_000
+    assert refused(read_find, {"options": {"sort": sort}}) == (Code.INVALID_OPTIONS, ["/options/sort"])

@@ -120,3 +120,19 @@ def test_a_reader_is_compiled_once_for_a_schema():
 
 def test_a_schema_without_a_primary_key_has_drafts_without_a_key():
     assert read_draft(Schema("s", (Field("name"),)), {"name": "x"}, partial=False, limits=DEFAULTS).key is None
+
+
+def test_a_record_of_very_many_unknown_members_is_refused_by_what_is_told_of_them():
+    raw = {**{f"m{number}": 1 for number in range(300)}, "id": "c1", "name": 5, "expires_at": "never"}
+    with pytest.raises(VaultError) as caught:
+        draft(raw, limits=Limits(faults=301))
+    places = [detail.source for detail in caught.value.details]
+    assert places == [*[f"/m{number}" for number in range(300)], "/name"]
+    assert "1 more" in caught.value.message  # expires_at
+
+
+def test_members_beyond_what_is_told_are_counted_in_order():
+    with pytest.raises(VaultError) as caught:
+        draft({"id": "c1", **{f"m{number}": 1 for number in range(5)}, "age": "x"}, limits=Limits(faults=2))
+    assert [detail.source for detail in caught.value.details] == ["/m0", "/m1"]
+    assert "5 more" in caught.value.message  # three members, the age, and the name that is missing
