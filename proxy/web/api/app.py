@@ -21,6 +21,9 @@ _log = logs.logger("web")
 _API: Final = "/api/"
 _ALIAS: Final = "/webapi/"
 
+#: Seconds that a new connection has to send the head of its first request. The library itself waits for ever.
+_HEAD_SECONDS: Final = 30.0
+
 #: Seconds for which a connection without a request is kept, and for which a body that nobody wants may go on arriving.
 _KEEP_SECONDS: Final = 75.0
 _LINGER_SECONDS: Final = 5.0
@@ -48,6 +51,8 @@ def _watched(services: Services) -> Middleware:
     @web.middleware
     async def watched(request: web.Request, handler: Handler) -> web.StreamResponse:
         began = perf_counter()
+        if isinstance(request.protocol, VaultConnection):
+            request.protocol.heard()
         response = await handler(request)
         if (operation := request.get(OPERATION)) is not None:
             services.observe(operation.name, response.status, perf_counter() - began)
@@ -88,7 +93,7 @@ class VaultConnection(RequestHandler):
     Compressed bodies stay as they are, so that they can be refused by their size and kind.
     """
 
-    __slots__ = ()
+    __slots__ = ("waiting",)
 
     def __init__(self, server: web.Server) -> None:
         super().__init__(
@@ -99,6 +104,23 @@ class VaultConnection(RequestHandler):
             lingering_time=_LINGER_SECONDS,
             auto_decompress=False,
         )
+        self.waiting: asyncio.TimerHandle | None = None  #: ends the connection unless a request comes
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A caller is there, and has to ask for something in time."""
+        super().connection_made(transport)
+        self.waiting = asyncio.get_running_loop().call_later(_HEAD_SECONDS, transport.close)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """The caller has gone."""
+        self.heard()
+        super().connection_lost(exc)
+
+    def heard(self) -> None:
+        """A request came; from now on the library watches the time itself."""
+        if self.waiting is not None:
+            self.waiting.cancel()
+            self.waiting = None
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None

@@ -50,7 +50,7 @@ list and `$not`, and `$like` and `search_keys` where `partial_match` is on; `enc
   Inside a JSON field `null` is a `null` that stands there. An empty list is 400: it would match nothing, or everything.
 - `$like` and `search_keys` compare case-folded normal forms; no character is special. `$like` takes 1 to 256 characters on a field
   that is `indexed`, 3 to 200 on a hashed one; `{"$not": {"$like": …}}` negates it. On hashed fields records are opened to be sure: a search
-  that would open more than 100,000 is 422 `too_broad`. Partial match that is off is 401 `partial_match_disabled`, 403 for clone.
+  that would open more than 100,000 for all its partial matches is 422 `too_broad`. Partial match that is off is 401 `partial_match_disabled`, 403 for clone.
 - `search_keys` goes with no condition on a string field or the primary key, also not inside `$or`; inside `$or` it cannot stand.
 - A path is `$` and names, `.name` or `['any name']`, and numbers of elements, `[0]`. `1` equals `1.0`; `true` equals no number.
 - A filter has at most 200 conditions and 1,000 values.

@@ -6,6 +6,8 @@ import pytest
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.telemetry import logs
+from proxy.web.api import app
+from proxy.web.api.app import VaultConnection
 from proxy.web.api.operation import Access, Answer, Operation, Takes
 from tests.support.api import Client, services, serving
 
@@ -113,3 +115,28 @@ async def test_an_expectation_that_is_not_known_is_refused_without_quoting_it(cl
     assert answer.headers["Content-Type"] == "application/problem+json"
     assert (answer.status, answer.headers["Server"]) == (400, "domicile")
     assert b"secret" not in answer.body
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /open HTTP/1.1\r\nHost: x\r\nX-"])
+async def test_a_connection_that_asks_for_nothing_ends(client: Client, monkeypatch, sent):
+    monkeypatch.setattr(app, "_HEAD_SECONDS", 0.05)
+    host, port = client.address.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(sent)
+    async with asyncio.timeout(30):
+        assert await reader.read() == b""
+    writer.close()
+
+
+async def test_a_connection_that_asked_is_not_ended_by_the_time_for_the_first_request(client: Client, monkeypatch):
+    made: list[VaultConnection] = []
+    connection_made = VaultConnection.connection_made
+
+    def noted(connection: VaultConnection, transport: asyncio.BaseTransport) -> None:
+        connection_made(connection, transport)
+        assert connection.waiting is not None
+        made.append(connection)
+
+    monkeypatch.setattr(VaultConnection, "connection_made", noted)
+    assert (await client("GET", "/nothing")).status == 404
+    assert [connection.waiting for connection in made] == [None]
