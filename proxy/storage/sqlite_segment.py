@@ -117,13 +117,13 @@ class Segment:
     def _write_new(self, connection: Connection) -> None:
         many, sql = connection.executemany, self._sql
         if self._inserts:
-            many(sql.insert, self._inserts)
+            sql.inserts.write(connection, self._inserts)
         if self._stages:
             _each(many(sql.stage, self._stages), self._stages)
         if self._shares:
             if len(self._shares) > _SORTED:
                 self._shares.sort()  # entries of one hash lie side by side: each page of the index is touched once
-            many(sql.add_shared, self._shares)
+            sql.shares.write(connection, self._shares)
         if self._claims:
             self._claim(connection)
 

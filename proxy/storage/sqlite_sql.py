@@ -9,6 +9,8 @@ empty answers in a fraction of a microsecond, and a count that is not kept canno
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from itertools import chain
+from sqlite3 import Connection
 from typing import Any
 
 from proxy.storage.asked import Asked
@@ -54,6 +56,40 @@ class Listed:
             yield self._texts[place], [*part, *[part[-1]] * (_LENGTHS[place] - len(part))]
 
 
+#: Rows from which on they are inserted many a statement; fewer go row by row, which costs no more.
+_FEW = 16
+#: Rows that one statement then inserts: any number is a few of these.
+_RUNS = (512, 256, 128, 64, 32, 16, 8, 4, 2, 1)
+#: Values in such a statement at most. SQLite takes 32,766 (https://www.sqlite.org/limits.html, section 9); texts and compiled
+#: statements stay small.
+_VALUES = 8192
+
+
+class Rows:
+    """An ``INSERT``, many rows a statement: what the driver does for each statement is done once for all of them."""
+
+    __slots__ = ("_texts", "single")
+
+    def __init__(self, head: str, width: int) -> None:
+        marks = f"({', '.join('?' * width)})"
+        self.single = f"{head} VALUES {marks}"
+        self._texts = [
+            (length, f"{head} VALUES {', '.join([marks] * length)}") for length in _RUNS if length * width <= _VALUES
+        ]
+
+    def write(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Insert all of them, in their order."""
+        start, count = 0, len(rows)
+        if count < _FEW:
+            connection.executemany(self.single, rows)
+            return
+        for length, text in self._texts:
+            while count - start >= length:
+                end = start + length
+                connection.execute(text, [*chain.from_iterable(rows[start:end])])
+                start = end
+
+
 class Statements:
     """The statements on one layout. ``dropped`` are columns that the table has and the layout does not name."""
 
@@ -71,8 +107,8 @@ class Statements:
     def _writing(self, layout: Layout, dropped: Sequence[str]) -> None:
         rows = f"r_{layout.table}"
         extra = [f"x_{column.name}" for column in layout.columns]
-        marks = ", ".join("?" * (_WIDTH + len(extra)))
-        self.insert = f"INSERT INTO {rows} ({', '.join((_FIXED, *extra))}) VALUES ({marks})"
+        self.inserts = Rows(f"INSERT INTO {rows} ({', '.join((_FIXED, *extra))})", _WIDTH + len(extra))
+        self.insert = self.inserts.single
         self.release = (
             f"UPDATE {rows} SET key = NULL, key_sealed = NULL, state = 1, updated_at = ? WHERE key = ? AND rid <> ?"
         )
@@ -109,7 +145,8 @@ class Statements:
         self.claim = (
             f"INSERT INTO {tokens} (hash, rid) SELECT ?1, ?2 WHERE NOT EXISTS (SELECT 1 FROM {tokens} WHERE hash = ?1)"
         )
-        self.add_shared = f"INSERT OR IGNORE INTO {tokens} (hash, rid) VALUES (?, ?)"
+        self.shares = Rows(f"INSERT OR IGNORE INTO {tokens} (hash, rid)", 2)
+        self.add_shared = self.shares.single
         self.add_existing = (
             f"INSERT OR IGNORE INTO {tokens} (hash, rid) SELECT ?1, ?2"
             f" WHERE EXISTS (SELECT 1 FROM r_{table} WHERE rid = ?2)"

@@ -61,6 +61,31 @@ def test_only_the_commit_that_conflicts_is_left_out(connection: sqlite3.Connecti
     assert connection.execute("SELECT rows FROM tables").fetchall() == [(2,)]
 
 
+def test_of_many_rows_only_the_commits_that_conflict_are_left_out(connection: sqlite3.Connection) -> None:
+    batches: list[list[Change]] = [
+        [Insert(live(rid, f"k{rid}"), (h("all"), h(rid))) for rid in range(start, start + 100)]
+        for start in range(1, 701, 100)
+    ]
+    batches[2][40] = Insert(live(241, "k7"))  # a key of the first batch
+    batches[5][99] = insert(1)
+    outcomes = run(connection, *batches)
+    assert outcomes is not None
+    assert [place for place, outcome in enumerate(outcomes) if outcome is not None] == [2, 5]
+    for place, fault in ((2, batches[2][40]), (5, batches[5][99])):
+        outcome = outcomes[place]
+        assert isinstance(outcome, Conflict)
+        assert outcome.change is fault
+    assert rids(connection) == [*range(1, 201), *range(301, 501), *range(601, 701)]
+    assert connection.execute("SELECT rows FROM tables").fetchall() == [(500,)]
+    assert connection.execute(f"SELECT count(*), count(DISTINCT hash) FROM t_{TABLE}").fetchall() == [(1000, 501)]
+
+
+def test_a_hash_that_comes_twice_among_many_is_kept_once(connection: sqlite3.Connection) -> None:
+    commit: list[Change] = [insert(rid, hashes=(h(rid % 3), h("x"), h(rid % 3))) for rid in range(1, 301)]
+    assert run(connection, commit) is None
+    assert connection.execute(f"SELECT count(*) FROM t_{TABLE}").fetchall() == [(600,)]
+
+
 def test_a_hash_that_is_freed_in_the_same_group_may_be_taken(connection: sqlite3.Connection) -> None:
     run(connection, [insert(1, unique=(h("a"),))])
     assert run(connection, [Remove(1)], [insert(2, unique=(h("a"),))]) == [None, None]

@@ -129,6 +129,18 @@ def test_long_groups_give_what_one_after_the_other_gives(pair: Pair, offset: int
     same(pair, [turned[place : place + 2] for place in range(0, len(turned), 2)])
 
 
+def test_many_rows_among_other_changes_give_what_one_after_the_other_gives(pair: Pair) -> None:
+    many: list[Change] = [
+        Insert(live(rid, rid), (h("s"), h(rid % 7)), (h(f"u{rid}"),) if rid % 5 == 0 else ()) for rid in range(100, 400)
+    ]
+    for offset in range(0, len(ALPHABET), 5):
+        others = ALPHABET[offset : offset + 5]
+        later: list[Change] = [Remove(150), Reindex(160, add=(h("n"),), drop=(h("s"),)), Insert(live(150, "again"))]
+        same(pair, [[*many, *later], others])
+        same(pair, [others, [*many, *later]])
+        same(pair, [many[:90], [*many[90:], *others], [Insert(live(399, "twice"))]])
+
+
 def grouped(changes: Sequence[Change]) -> bool:
     segment = Segment(Statements(LAYOUT))
     return all(segment.add(change) for change in changes)
