@@ -7,10 +7,11 @@ One page to find your way; each room's own ``__init__`` says more:
 ``composition``           the larger parts of it: what the vault's interface and the ways to applications are made of
 ``config``                settings file and environment, parsed once into frozen ``Settings``
 ``cli``                   one file per command of ``domicile``
-``web``                   sockets and HTTP: the gateway, the upstream connection, the admin listener
+``web``                   sockets and HTTP: the gateway, the upstream connection, the vault's interface, the admin listener
 ``demo``                  the contacts application and the two-view page of ``domicile demo``
 ``redactor``              rules, routing, selectors, splicing: pure functions, no I/O
-``vault``                 the use cases on records: seal, stage, settle, reconcile, reap
+``functions``             code of the operator that runs beside the vault, each call in a process of its own
+``vault``                 the use cases on records: stage and settle for the proxy, write and find for its own interface
 ``auth``                  clients, their secrets, and the access tokens they are given
 ``tokenization``          value + key + options -> token, one file per family of shapes
 ``storage``               engines for sealed rows; treated as untrusted
