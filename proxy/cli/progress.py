@@ -3,8 +3,6 @@
 import sys
 from typing import Protocol, cast
 
-from tqdm import tqdm
-
 
 class Progress(Protocol):
     """What work tells of itself; close it at the end, whatever that is."""
@@ -18,6 +16,8 @@ class Progress(Protocol):
 
 def progress(title: str, total: int | None, unit: str, done: int = 0) -> Progress:
     """A bar for ``total`` units (``None``: nobody knows), of which ``done`` have been done before."""
+    from tqdm import tqdm  # some 15 ms that `domicile health`, which probes call every few seconds, need not spend
+
     bar = tqdm(
         desc=title, total=total, unit=f" {unit}", initial=done, disable=not sys.stderr.isatty(), dynamic_ncols=True
     )
