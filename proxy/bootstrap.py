@@ -18,7 +18,7 @@ from proxy.auth.service import TokenService
 from proxy.clock import Clock, system_clock
 from proxy.composition.access import keep_keys, open_access
 from proxy.composition.files import check_files, open_files
-from proxy.composition.interface import history, interface
+from proxy.composition.interface import history, interface, space
 from proxy.composition.schemas import measure, open_schemas, redeclare
 from proxy.composition.ways import gateway_options, renew, ways
 from proxy.config import Keys, Settings
@@ -292,9 +292,9 @@ async def running(
         renewed, declared = lambda: renew(settings, applications), lambda: redeclare(catalog, settings.schemas)
         started = Running("", "", in_force, vault, reloader, gateway, auth, renewed, catalog, declared)
         checks = {"rules": reloader.check, "vault": _vault_check(vault)}
-        services = await interface(settings, vault, catalog, auth, metrics)
+        spaces = {ENVIRONMENT: await space(vault, catalog, contents)}
+        services = interface(settings, spaces, auth, metrics)
         stack.push_async_callback(services.functions.close)
-        services.contents = contents
         started.interface = await stack.enter_async_context(
             listen("vault", settings.listen.vault, vault_app(services), connections=VaultConnection)
         )

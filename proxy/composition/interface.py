@@ -1,5 +1,7 @@
 """What the vault's own interface works with: the services of its handlers, joined of what bootstrap has opened."""
 
+from collections.abc import MutableMapping
+
 from proxy.auth.service import TokenService
 from proxy.config import Settings
 from proxy.functions.installed import installed
@@ -8,21 +10,25 @@ from proxy.model.limits import DEFAULTS, Limits
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.catalog import Catalog
 from proxy.vault.collection import History
+from proxy.vault.contents import Contents
 from proxy.vault.idempotency import Replies, system_collection
 from proxy.vault.vault import Vault
 from proxy.web.api.access import bearer
 from proxy.web.api.errors import status_of
-from proxy.web.api.operation import Services
+from proxy.web.api.operation import Services, Space
 from proxy.web.api.repeating import repeating
 from proxy.web.peers import Trusted
 
 
-async def interface(
-    settings: Settings, vault: Vault, catalog: Catalog, auth: TokenService, metrics: Metrics
-) -> Services:
+async def space(vault: Vault, catalog: Catalog, contents: Contents) -> Space:
+    """What the interface works with in the environment of a vault. Raises ``VaultError`` when the store cannot be written."""
+    return Space(catalog=catalog, once=repeating(Replies(), await system_collection(vault)), contents=contents)
+
+
+def interface(settings: Settings, spaces: MutableMapping[str, Space], auth: TokenService, metrics: Metrics) -> Services:
     """The services of an instance; whoever asks for them closes ``functions`` at the end.
 
-    Raises ``VaultError`` when the store cannot be written, or an installed function cannot be called.
+    Raises ``VaultError`` when an installed function cannot be called.
     """
 
     def observe(operation: str, status: int, seconds: float) -> None:
@@ -30,9 +36,8 @@ async def interface(
         metrics.buckets("domicile_api_seconds").observe(seconds)
 
     return Services(
-        catalog=catalog,
+        spaces=spaces,
         access=bearer(auth.tokens),
-        once=repeating(Replies(), await system_collection(vault)),
         auth=auth,
         trusted=Trusted(settings.trusted_proxies),
         functions=runner(settings),

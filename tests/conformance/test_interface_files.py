@@ -33,7 +33,7 @@ async def upload(here: World, content: bytes, name: str = "x", key: str = "a", *
 
 
 async def objects(here: World) -> int:
-    contents = here.services.contents
+    contents = here.services.spaces["default"].contents
     assert contents is not None
     return sum([len(await contents.objects.listed(shard)) for shard in SHARDS])
 

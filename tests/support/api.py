@@ -13,7 +13,7 @@ from proxy.model.access import Principal
 from proxy.vault.catalog import Declared
 from proxy.vault.records import Records
 from proxy.web.api.app import VaultConnection, vault_app
-from proxy.web.api.operation import Answer, Call, Handler, Operation, Services
+from proxy.web.api.operation import Answer, Call, Handler, Operation, Services, Space
 from proxy.web.listening import listen
 from proxy.web.peers import Trusted
 
@@ -48,8 +48,10 @@ class NoSchemas:
 
 
 def services(**given: Any) -> Services:
-    """Services of a test; what it does not give is not there."""
-    made = {"catalog": NoSchemas(), "access": access, "once": once, "body_limit": 4096, "country": "se"}
+    """Services of a test, with one environment; what it does not give is not there."""
+    here = {"catalog": NoSchemas(), "once": once, "contents": None}
+    here |= {name: given.pop(name) for name in here if name in given}
+    made = {"spaces": {"default": Space(**here)}, "access": access, "body_limit": 4096, "country": "se"}
     auth = {"auth": cast(Any, None), "trusted": Trusted(()), "functions": cast(Any, None)}
     return Services(**{**made, **auth, **given})
 

@@ -12,8 +12,8 @@ async def openapi(call: Call) -> Answer:
     """The document; for who sends an access token, with the schemas that there are."""
     if "Authorization" not in call.request.headers:
         return Answer(200, _bare(call.services.operations))
-    await call.services.access(call.request)
-    schemas = [declared.schema for declared in call.services.catalog.schemas()]
+    space = call.services.space(await call.services.access(call.request))
+    schemas = [declared.schema for declared in space.catalog.schemas()]
     return Answer(200, render(assemble(call.services.operations, DESCRIBED, schemas, call.services.limits)))
 
 

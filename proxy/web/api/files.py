@@ -115,11 +115,11 @@ async def delete_attachment(call: Call) -> Answer:
 
 
 def _owner(call: Call, name: str) -> Owner:
-    return Owner(call.services.catalog.records(call.path["schema"]), call.path[name])
+    return Owner(call.space.catalog.records(call.path["schema"]), call.path[name])
 
 
 def _contents(call: Call) -> Contents:
-    contents = call.services.contents
+    contents = call.space.contents
     if contents is None:
         raise VaultError(Code.FILES_UNAVAILABLE, "This vault keeps no files.")
     return contents

@@ -79,7 +79,7 @@ def _named(call: Call) -> tuple[Records, dict[str, Any]]:
     if not isinstance(content["schema"], str):
         raise shapes.invalid("/schema", "Has to be the name of a schema.")
     rest = {name: value for name, value in content.items() if name != "schema"}
-    return call.services.catalog.records(content["schema"]), rest
+    return call.space.catalog.records(content["schema"]), rest
 
 
 def _told(result: Found) -> dict[str, int]:

@@ -30,7 +30,7 @@ _GONE = Answer(204)
 
 def records_of(call: Call) -> Records:
     """The records of the schema that the path names. Raises ``VaultError`` (UNKNOWN_SCHEMA)."""
-    return call.services.catalog.records(call.path["schema"])
+    return call.space.catalog.records(call.path["schema"])
 
 
 def _writable(call: Call) -> Records:

@@ -1,14 +1,14 @@
 """What an operation of the interface is, what its handler is given, and what it gives back."""
 
 import enum
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from aiohttp import web
 
 from proxy.auth.service import TokenService
-from proxy.errors import VaultError
+from proxy.errors import Code, VaultError
 from proxy.functions.runner import Runner
 from proxy.model.access import Principal
 from proxy.model.limits import DEFAULTS, Limits
@@ -55,22 +55,36 @@ class Answer(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True)
+class Space:
+    """What belongs to one environment, and never reaches a caller of another."""
+
+    catalog: Catalog
+    once: "Once"  #: answers that are kept under idempotency keys
+    contents: Contents | None = None  #: the contents of attachments
+
+
+@dataclass(slots=True, kw_only=True)
 class Services:
     """What handlers work with, joined once at start; whoever adds a handler adds what it needs."""
 
-    catalog: Catalog
+    spaces: MutableMapping[str, Space]  #: by id of environment
     access: Callable[[web.Request], Awaitable[Principal]]  #: who calls; raises ``VaultError(UNAUTHORIZED)``
-    once: "Once"
     body_limit: int  #: bytes of a body that is no upload
     auth: TokenService
     trusted: Trusted  #: whose forwarding fields tell where a caller is
     country: str  #: lower-case ISO code; the one country of this instance
-    contents: Contents | None = None  #: the contents of attachments
     limits: Limits = DEFAULTS
     observe: Callable[[str, int, float], None] = _unobserved  #: operation, status, seconds: after each request
     functions: Runner  #: resident functions, and what runs them
     operations: "tuple[Operation, ...]" = ()  #: the table that is served, for the document
     on_existing: Literal["refuse", "update"] = "refuse"  #: what a create does with a key that is used
+
+    def space(self, principal: Principal) -> Space:
+        """That of the caller's environment. Raises ``VaultError(UNAUTHORIZED)`` when it has been removed meanwhile."""
+        space = self.spaces.get(principal.environment)
+        if space is None:
+            raise VaultError(Code.UNAUTHORIZED, "There is no such environment any more.")
+        return space
 
 
 #: Further changes for the commit of a write, given its result (``vault.closing``).
@@ -91,6 +105,11 @@ class Call:
     content: Any = None  #: the JSON of the body, numbers with a point as ``Decimal``
     #: Makes the answer replayable; set by an ``Idempotency-Key``.
     keep: Callable[[Answer], Sequence[Change]] | None = None
+
+    @property
+    def space(self) -> Space:
+        """What belongs to the caller's environment."""
+        return self.services.space(self.principal)
 
     def closing(self, render: Callable[[Sequence[Record]], Answer]) -> Closing:
         """What a write use case commits besides its own changes: the answer that ``render`` makes, where it has to be kept."""

@@ -24,7 +24,7 @@ def repeating(replies: Replies, system: Collection) -> Once:
         key = _key(call)
         collection = system
         if "schema" in call.path and "/schemas/" not in call.operation.path:
-            collection = call.services.catalog.records(call.path["schema"]).collection
+            collection = call.space.catalog.records(call.path["schema"]).collection
         operation = call.operation
         scope = (call.principal.client, operation.method, operation.path, *call.path.values(), key)
         async with replies.once(collection, scope, _request(call)) as one:

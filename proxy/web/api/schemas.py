@@ -16,17 +16,17 @@ async def put(call: Call) -> Answer:
     """Declare a schema or change it: 201 for a new one, 202 while its records are being rewritten, else 200."""
     dry_run = _flag(call, "dry_run", "true")
     schema = read_definition(call.path["schema"], call.content)
-    applied = await call.services.catalog.apply(schema, Origin.API, dry_run=dry_run)
+    applied = await call.space.catalog.apply(schema, Origin.API, dry_run=dry_run)
     changes = [told(step) for step in applied.steps]
     if dry_run:
         return wire.answer(200, {"created": applied.created, "migrates": applied.migrating, "changes": changes})
-    described = await shown(call.services.catalog.declared(schema.name))
+    described = await shown(call.space.catalog.declared(schema.name))
     return wire.answer(_status(applied), {**described, "changes": changes})
 
 
 async def one(call: Call) -> Answer:
     """One schema, with the progress of its migration."""
-    return wire.answer(200, await shown(call.services.catalog.declared(call.path["schema"])))
+    return wire.answer(200, await shown(call.space.catalog.declared(call.path["schema"])))
 
 
 async def listing(call: Call) -> Answer:
@@ -34,13 +34,13 @@ async def listing(call: Call) -> Answer:
     limits = call.services.limits
     limit = shapes.number(call, "limit", limits.find_default, 1, limits.find_maximum)
     offset = shapes.number(call, "offset", 0, 0, 2**31 - 1)
-    declared = call.services.catalog.schemas()
+    declared = call.space.catalog.schemas()
     return wire.page([await shown(item) for item in declared[offset : offset + limit]], limit, offset, len(declared))
 
 
 async def remove(call: Call) -> Answer:
     """End a schema; one that holds records only where the caller says that they go, too."""
-    await call.services.catalog.drop(call.path["schema"], records=_flag(call, "records", "delete"))
+    await call.space.catalog.drop(call.path["schema"], records=_flag(call, "records", "delete"))
     return Answer(204)
 
 

@@ -57,9 +57,12 @@ def serve(operation: Operation, services: Services) -> Callable[[web.Request], A
             body = await _body(request, limit)
             content = await bodies.parsed(body) if reads_json else None
         call = Call(operation, services, principal, request, request.match_info, query, body, content)
-        with services.catalog.using():
+        if not guarded:
+            return await send(request, await operation.handler(call))
+        space = call.space
+        with space.catalog.using():
             if replayable and "Idempotency-Key" in request.headers:
-                answer = await services.once(call, operation.handler)
+                answer = await space.once(call, operation.handler)
             else:
                 answer = await operation.handler(call)
         return await send(request, answer)

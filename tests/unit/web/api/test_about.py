@@ -5,13 +5,13 @@ import pytest
 from proxy.model.definition import read_definition
 from proxy.web.api.document.page import POLICY
 from proxy.web.api.document.world import CONTACT
-from tests.support.api import Client, services, serving
+from tests.support.api import Client, NoSchemas, services, serving
 
 
 @pytest.fixture
 async def client():
     schema = read_definition("contact", CONTACT)
-    catalog = SimpleNamespace(schemas=lambda: [SimpleNamespace(schema=schema)], using=services().catalog.using)
+    catalog = SimpleNamespace(schemas=lambda: [SimpleNamespace(schema=schema)], using=NoSchemas().using)
     async with serving(services(catalog=catalog)) as client:
         yield client
 
