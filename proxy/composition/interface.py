@@ -20,7 +20,7 @@ from proxy.web.api.repeating import repeating
 from proxy.web.peers import Trusted
 
 
-async def space(vault: Vault, catalog: Catalog, contents: Contents) -> Space:
+async def space(vault: Vault, catalog: Catalog, contents: Contents | None) -> Space:
     """What the interface works with in the environment of a vault. Raises ``VaultError`` when the store cannot be written."""
     return Space(catalog=catalog, once=repeating(Replies(), await system_collection(vault)), contents=contents)
 

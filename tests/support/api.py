@@ -49,7 +49,7 @@ class NoSchemas:
 
 def services(**given: Any) -> Services:
     """Services of a test, with one environment; what it does not give is not there."""
-    here = {"catalog": NoSchemas(), "once": once, "contents": None}
+    here: dict[str, Any] = {"catalog": NoSchemas(), "once": once, "contents": None}
     here |= {name: given.pop(name) for name in here if name in given}
     made = {"spaces": {"default": Space(**here)}, "access": access, "body_limit": 4096, "country": "se"}
     auth = {"auth": cast(Any, None), "trusted": Trusted(()), "functions": cast(Any, None)}
