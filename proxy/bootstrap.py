@@ -275,7 +275,7 @@ async def running(
         stack.push_async_callback(contents.close)
         auth = await open_access(settings, store, keyset, clock, metrics)
         stack.callback(auth.close)
-        catalog = await open_schemas(vault, settings.schemas)
+        catalog = await open_schemas(vault, settings.schemas, settings.records)
         stack.push_async_callback(catalog.close)
         in_force = InForce(await join(rules, vault, metrics, catalog))
         journal = MetricsJournal(metrics, rules)

@@ -35,7 +35,7 @@ def listing(arguments: Arguments) -> int:
     lines = [
         f"{item['name']}  {item['origin']}  {item['records']} records  {_migration(item)}".rstrip() for item in found
     ]
-    output.show({"schemas": found}, "\n".join(lines or ["There is no schema yet."]), as_json=arguments.json)
+    output.show({"schemas": found}, "\n".join(lines), as_json=arguments.json)
     return OK
 
 

@@ -100,7 +100,7 @@ async def opened(arguments: Arguments, settings: Settings) -> AsyncIterator[Sche
 
     try:
         async with stopped_vault(settings) as (vault, _):
-            catalog = await open_schemas(vault, None)
+            catalog = await open_schemas(vault, None, settings.records)
             try:
                 yield Stored(catalog)
             finally:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from proxy.config.schemas import read_schemas
 from proxy.errors import VaultError
+from proxy.model.builtin import RecordKeys, records_schema
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.catalog import Catalog, open_catalog
@@ -13,9 +14,12 @@ from proxy.vault.vault import Vault
 _log = logs.logger("schemas")
 
 
-async def open_schemas(vault: Vault, files: Path | None) -> Catalog:
-    """The catalog of a vault, with what the files declare in force. Raises ``VaultError(INVALID_SCHEMA)`` with every fault."""
-    catalog = await open_catalog(vault, _report)
+async def open_schemas(vault: Vault, files: Path | None, keys: RecordKeys) -> Catalog:
+    """The catalog of a vault, with the program's own schema and what the files declare in force.
+
+    Raises ``VaultError(INVALID_SCHEMA)`` with every fault.
+    """
+    catalog = await open_catalog(vault, _report, (records_schema(keys),))
     try:
         await declare(catalog, files)
     except BaseException:

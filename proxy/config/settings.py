@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from proxy.model.builtin import RecordKeys
+
 
 class Address(NamedTuple):
     """A host and a port to listen at; port 0 lets the machine choose a free one."""
@@ -200,5 +202,6 @@ class Settings:
     limits: Limits
     history: History
     models: Models
+    records: RecordKeys
     functions: Functions
     applications: Mapping[str, Upstream]  #: of endpoints that are reached in a way of their own, by name

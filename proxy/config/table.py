@@ -5,6 +5,7 @@ import re
 from typing import Final, NamedTuple
 
 from proxy.config import values
+from proxy.model import builtin
 
 
 class Setting(NamedTuple):
@@ -266,6 +267,21 @@ SETTINGS: Final[dict[str, Setting]] = {
         values.one_of("refuse", "update"),
         "refuse or update",
         "What a create does whose key is used: refuse it (409), or update the record.",
+    ),
+    "records.plain": Setting(
+        "[]",
+        values.some_of(*builtin.KEYS),
+        "a list of key1 to key25, such as [key1, key4], or all",
+        "Keys of the record-based interface that stand in the clear beside the sealed body, to be sorted by and searched in; "
+        "the others are hashed.",
+        many=True,
+    ),
+    "records.partial_match": Setting(
+        "[]",
+        values.some_of(*builtin.SEARCHABLE),
+        "a list of record_key, profile_key, parent_key, service_key1 to service_key5 and key1 to key25, or all",
+        "Hashed keys of the record-based interface in which parts of texts can be searched for ($like, search_keys).",
+        many=True,
     ),
     "functions.time": Setting(
         "5s",

@@ -186,6 +186,21 @@ def one_of(*words: str) -> Reader:
     return read
 
 
+def some_of(*words: str) -> Reader:
+    """A reader of some of these words with commas between them, or of ``all``."""
+
+    def read(text: str) -> frozenset[str]:
+        found = _items(text)
+        if found == ["all"]:
+            return frozenset(words)
+        for number, item in enumerate(found, 1):
+            if item not in words:
+                raise ValueError(f"item {number} is not known here")
+        return frozenset(found)
+
+    return read
+
+
 def store(text: str) -> Store:
     """``sqlite:///`` and the whole path of the database file."""
     scheme, colon, place = text.partition(":")

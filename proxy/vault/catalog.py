@@ -22,6 +22,7 @@ from proxy.vault.entries import Change, Entries, Entry, Origin, Outcome, Phase
 from proxy.vault.epochs import Epochs
 from proxy.vault.migration import Pass, Progress
 from proxy.vault.records import Records
+from proxy.vault.refusals import built_in, built_in_name, busy, occupied, of_file, of_rules
 from proxy.vault.transition import Cleaning, Filling, records_of
 from proxy.vault.vault import Vault
 
@@ -142,15 +143,30 @@ class Catalog:
         for schema in busy:
             if (waiting := self._later.get(schema.name)) is not None:
                 waiting.cancel()  # the file has been changed once more since
-            self._later[schema.name] = asyncio.create_task(self._afterwards(schema))
+            self._later[schema.name] = asyncio.create_task(self._afterwards(schema, Origin.FILE))
         return {schema.name: await self.apply(schema, Origin.FILE) for schema in schemas if schema not in busy}
 
-    async def _afterwards(self, schema: Schema) -> None:
+    async def _afterwards(self, schema: Schema, origin: Origin) -> None:
         try:
             await asyncio.wait([self._tasks[schema.name]])
-            await self.apply(schema, Origin.FILE)
+            await self.apply(schema, origin)
         except VaultError as error:
             self._report(error)
+
+    async def declare_builtin(self, schema: Schema) -> None:
+        """Put a definition in force that comes with the program; one that is being migrated takes it afterwards.
+
+        Raises ``VaultError(INVALID_SCHEMA)`` where somebody declared a schema of this name when it was still free.
+        """
+        known = self._entries.schemas.get(schema.name)
+        if known is not None and known.origin is not Origin.BUILTIN:
+            raise occupied(schema.name, known.origin)
+        try:
+            await self.apply(schema, Origin.BUILTIN)
+        except VaultError as error:
+            if error.code is not Code.SCHEMA_BUSY:
+                raise
+            self._later[schema.name] = asyncio.create_task(self._afterwards(schema, Origin.BUILTIN))
 
     def refuse_taken(self, names: Iterable[str]) -> None:
         """Raise ``VaultError(BAD_RULES)`` where rules would take the name of a schema that was declared otherwise."""
@@ -193,7 +209,7 @@ class Catalog:
             entry = self._entries.schemas[name]
             self._refuse_declared(entry)
             if entry.change is not None:
-                raise _busy(name)
+                raise busy(name)
             await self._refuse_in_use(held, records)
             del self._records[name]  # from here on nobody begins anything with it
             try:
@@ -292,25 +308,29 @@ class Catalog:
             target = known.change.other if known.change.phase is Phase.FILLING else known.schema
             if not planned(target, schema, {}).steps:
                 return Applied(created=False, steps=(), migrating=True)
-        raise _busy(schema.name)
+        raise busy(schema.name)
 
     def _refuse_foreign(self, known: Entry, origin: Origin) -> None:
         """Refuse a definition of a schema that somebody else declares."""
         if known.origin is Origin.RULES:
-            raise _of_rules(known.schema.name)
+            raise of_rules(known.schema.name)
+        if Origin.BUILTIN in (known.origin, origin):
+            if known.origin is not origin:
+                raise built_in_name(known.schema.name)
+            return
         if origin is not Origin.FILE:
             self._refuse_declared(known)
 
     def _refuse_declared(self, entry: Entry) -> None:
         """Refuse a change of what rules or files declare now."""
         name = entry.schema.name
+        if entry.origin is Origin.BUILTIN:
+            raise built_in(name)
         if entry.origin is Origin.API or name not in self._in_force.get(entry.origin, ()):
             return
         if entry.origin is Origin.RULES:
-            raise _of_rules(name)
-        raise VaultError(
-            Code.CONFLICT, f"The schema {name!r} is declared in a file of the setting schemas: change the file."
-        )
+            raise of_rules(name)
+        raise of_file(name)
 
     async def _refuse_in_use(self, records: Records, wanted: bool) -> None:
         collection = records.collection
@@ -341,20 +361,17 @@ class Catalog:
         return self._vault.clock()
 
 
-async def open_catalog(vault: Vault, report: Callable[[VaultError], None]) -> Catalog:
-    """The catalog of a vault; migrations that were under way go on. ``report`` hears of faults that are tried again."""
+async def open_catalog(vault: Vault, report: Callable[[VaultError], None], own: Sequence[Schema] = ()) -> Catalog:
+    """The catalog of a vault; migrations that were under way go on. ``report`` hears of faults that are tried again.
+
+    ``own`` are the schemas that come with the program; raises as ``Catalog.declare_builtin``.
+    """
     catalog = Catalog(vault, Entries(vault.store, vault.environment), report)
-    await catalog.start()
+    try:
+        await catalog.start()
+        for schema in own:
+            await catalog.declare_builtin(schema)
+    except BaseException:
+        await catalog.close()
+        raise
     return catalog
-
-
-def _of_rules(name: str) -> VaultError:
-    return VaultError(
-        Code.SCHEMA_OF_RULES, f"The schema {name!r} is that of an entity of the rule files: change it there."
-    )
-
-
-def _busy(name: str) -> VaultError:
-    return VaultError(
-        Code.SCHEMA_BUSY, f"The schema {name!r} is being changed; try again when its migration has ended."
-    )

@@ -14,6 +14,7 @@ class Origin(enum.StrEnum):
     API = "api"  #: over the interface or by ``domicile schema apply``
     FILE = "file"  #: a file of the setting ``schemas``
     RULES = "rules"  #: an entity of a rule file: the proxy collects its records
+    BUILTIN = "builtin"  #: the program itself: the schema of the record-based family
 
 
 class Phase(enum.StrEnum):

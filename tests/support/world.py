@@ -8,6 +8,7 @@ from typing import Any
 
 from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
+from proxy.model.builtin import records_schema
 from proxy.model.definition import read_definition
 from proxy.objectstore import open_objects
 from proxy.storage import open_store
@@ -65,7 +66,7 @@ async def world(folder: Path, engine: str = "memory", *, tokens: bool = False, *
         objects = await open_objects("memory:" if engine == "memory" else f"file://{folder / 'files'}")
         contents = await vault.keep_files(objects, 20 * 2**20)
         stack.push_async_callback(contents.close)
-        catalog = await open_catalog(vault, lambda error: None)
+        catalog = await open_catalog(vault, lambda error: None, (records_schema(),))
         stack.push_async_callback(catalog.close)
         here = await stack.enter_async_context(office(store, keyset, clock))
         made = services(

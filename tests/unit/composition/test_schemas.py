@@ -7,6 +7,7 @@ import pytest
 
 from proxy.composition.schemas import declare, measure, open_schemas, redeclare
 from proxy.errors import Code, VaultError
+from proxy.model.builtin import HASHED
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.entries import Origin
@@ -32,16 +33,16 @@ def stream() -> Iterator[io.StringIO]:
 
 async def test_what_files_declare_is_in_force_at_start(tmp_path: Path) -> None:
     bench = await make_bench()
-    catalog = await open_schemas(bench.vault, written(tmp_path))
+    catalog = await open_schemas(bench.vault, written(tmp_path), HASHED)
     assert catalog.declared("contact").origin is Origin.FILE
     await catalog.close()
-    assert (await open_schemas(bench.vault, None)).records("contact").name == "contact"
+    assert (await open_schemas(bench.vault, None, HASHED)).records("contact").name == "contact"
 
 
 async def test_files_with_faults_prevent_a_start(tmp_path: Path) -> None:
     bench = await make_bench()
     with pytest.raises(VaultError) as refused:
-        await open_schemas(bench.vault, written(tmp_path, "text"))
+        await open_schemas(bench.vault, written(tmp_path, "text"), HASHED)
     assert refused.value.code is Code.INVALID_SCHEMA
     assert refused.value.details[0].source.endswith("contact.yaml:4:9")
 

@@ -23,7 +23,7 @@ def test_the_table_and_the_settings_object_hold_the_same_names():
 
 
 ALL = (
-    "applications, auth, country, data, files, forwarding, functions, history, keys, limits, listen, log, models, pending, rules, schemas, store, "
+    "applications, auth, country, data, files, forwarding, functions, history, keys, limits, listen, log, models, pending, records, rules, schemas, store, "
     "trusted_proxies, upstream"
 )
 

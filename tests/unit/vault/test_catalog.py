@@ -4,9 +4,11 @@ from typing import Any
 import pytest
 
 from proxy.errors import Code, VaultError
+from proxy.model.builtin import RecordKeys, records_schema
 from proxy.model.change import Effect
 from proxy.model.record import Draft
 from proxy.model.schema import Storage
+from proxy.vault.catalog import open_catalog
 from proxy.vault.closing import nothing
 from proxy.vault.collection import Recipe
 from proxy.vault.entries import Origin
@@ -268,3 +270,48 @@ async def test_a_definition_of_a_file_that_comes_during_a_migration_counts_after
     await shelf.catalog.settled("contact")
     assert await shelf.having("age", 41) == ["a"]
     await shelf.catalog.close()
+
+
+# ---------------------------------------------------------------------- the program's own schema
+
+
+OWN = records_schema()
+
+
+async def test_the_schema_of_the_program_is_there_and_stays() -> None:
+    shelf = await make_shelf()
+    await shelf.catalog.declare_builtin(OWN)
+    assert shelf.catalog.declared("records").origin is Origin.BUILTIN
+    for origin in (Origin.API, Origin.FILE):
+        with pytest.raises(VaultError) as caught:
+            await shelf.catalog.apply(schema("records"), origin)
+        assert caught.value.code is Code.INVALID_SCHEMA
+    with pytest.raises(VaultError) as caught:
+        await shelf.catalog.drop("records", records=True)
+    assert caught.value.code is Code.CONFLICT
+    with pytest.raises(VaultError) as caught:
+        await shelf.catalog.declare([schema("records")], place)
+    assert [detail.source for detail in caught.value.details] == ["recordsname"]
+
+
+async def test_a_name_that_was_taken_before_is_told_at_start() -> None:
+    shelf = await make_shelf()
+    await shelf.apply("records", age=TEXT)
+    with pytest.raises(VaultError) as caught:
+        await open_catalog(shelf.bench.vault, shelf.reported.append, (OWN,))
+    assert caught.value.code is Code.INVALID_SCHEMA
+    assert shelf.catalog.declared("records").schema.field("age").name == "age"
+
+
+async def test_keys_that_are_kept_otherwise_are_rewritten_in_the_background() -> None:
+    shelf = await make_shelf()
+    await shelf.catalog.declare_builtin(OWN)
+    await create(shelf.catalog.records("records"), [Draft("r-1", {"record_key": "r-1", "key1": "Ann"})], "me", nothing)
+    await shelf.catalog.declare_builtin(records_schema(RecordKeys(plain=frozenset(("key1",)))))
+    await shelf.catalog.declare_builtin(
+        OWN
+    )  # the operator thinks better of it while the records are still being rewritten
+    await shelf.catalog.settled("records")
+    assert shelf.catalog.records("records").schema.field("key1").storage is Storage.INDEXED_HASHED
+    assert len(await shelf.having("key1", "Ann", "records")) == 1
+    assert shelf.reported == []

@@ -70,7 +70,7 @@ _MIGRATION: Final[Json] = {
 }
 _SCHEMA: Final[dict[str, Json]] = {
     "name": string("Of the schema.", pattern=_NAME),
-    "origin": string("Who declares it: this interface, a file of the settings, or a rule file.", enum=[str(one) for one in Origin]),
+    "origin": string("Who declares it: this interface, a file of the settings, a rule file, or the program itself.", enum=[str(one) for one in Origin]),
     "fields": _FIELDS,
     "records": integer("How many records it holds.", minimum=0),
     "migration": _MIGRATION,
