@@ -18,6 +18,7 @@ One page to find your way; each room's own ``__init__`` says more:
 ``objectstore``           backends for sealed attachments; treated as untrusted
 ``crypto``                AEAD, PRF, keysets and where keys come from; the only importer of cryptography
 ``model``                 the nouns: schema, field, value, path; no I/O
+``audit``                 the log of who did what with which record, chained so that a gap shows
 ``telemetry``             every metric and log field, named in one table
 ``clock`` ``errors``      the time port and the one error taxonomy
 ========================  =========================================================================

@@ -30,6 +30,7 @@ class Code(enum.StrEnum):
     SHAPE_FULL = "shape_full"  #: no free token of the shape is left
     CANNOT_OPEN = "cannot_open"  #: a sealed body does not open: changed, moved or under another key
     VAULT_DOWN = "vault_down"  #: the store cannot be reached or refuses to write
+    AUDIT_DOWN = "audit_down"  #: the audit log cannot be written, so nothing may be revealed or changed
 
     # The vault's own interface.
     INVALID_RECORD = "invalid_record"  #: a record that does not fit its schema

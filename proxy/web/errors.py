@@ -25,6 +25,7 @@ STATUS: Final[Mapping[Code, int]] = MappingProxyType(
         Code.SHAPE_FULL: 507,
         Code.CANNOT_OPEN: 500,
         Code.VAULT_DOWN: 503,
+        Code.AUDIT_DOWN: 503,
         Code.INVALID_RECORD: 400,
         Code.INVALID_FILTER: 400,
         Code.INVALID_OPTIONS: 400,
@@ -75,7 +76,7 @@ def status_of(error: VaultError, on_error: OnError | None = None, verb: Verb | N
     """The status to answer with; ``on_error`` and ``verb`` are those of the matched operation, if there is one."""
     if on_error is None:
         return STATUS[error.code]
-    if error.code is Code.VAULT_DOWN:
+    if error.code in (Code.VAULT_DOWN, Code.AUDIT_DOWN):
         return _vault_down(on_error, verb)
     if error.code is Code.UNREADABLE_ANSWER and on_error.unreadable_answer.isdecimal():
         return int(on_error.unreadable_answer)

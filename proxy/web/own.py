@@ -22,7 +22,7 @@ _TOLD_CALLERS: Final = {
 }
 
 #: When to try again, in seconds, after errors that pass by themselves.
-_RETRY: Final = {Code.OVERLOADED: 1, Code.UPSTREAM_BUSY: 1}
+_RETRY: Final = {Code.OVERLOADED: 1, Code.UPSTREAM_BUSY: 1, Code.AUDIT_DOWN: 1}
 
 _log = logs.logger("web")
 

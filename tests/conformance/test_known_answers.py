@@ -8,6 +8,10 @@ from typing import Any
 
 import pytest
 
+from proxy.audit.chain import Link
+from proxy.audit.chain import read as read_line
+from proxy.audit.chain import sealed as sealed_lines
+from proxy.audit.marks import marks
 from proxy.crypto.keyset import Keyset
 from proxy.crypto.master import MasterKey
 from proxy.crypto.sources import open_source
@@ -88,6 +92,20 @@ def normal(answer: Answer) -> None:
     assert normalize(answer["kind"], answer["text"], answer["region"]) == answer["normal"]
 
 
+def audit_line(answer: Answer) -> None:
+    link, mac = Link(answer["n"], answer["prev"]), KEYSET.hasher("audit", "chain")
+    line, _ = sealed_lines(mac, link, answer["at"], [answer["body"].encode()])
+    assert line.decode() == answer["line"]
+    found = read_line(line)
+    assert found is not None
+    assert found.genuine(mac)
+
+
+def audit_mark(answer: Answer) -> None:
+    mark = marks(KEYSET.hasher("audit", "record"))
+    assert mark(answer["environment"], answer["schema"], answer["key"]) == answer["mark"]
+
+
 CHECKS: dict[str, Callable[[Answer], None]] = {
     "keyset": keyset,
     "sealed": sealed,
@@ -99,6 +117,8 @@ CHECKS: dict[str, Callable[[Answer], None]] = {
     "sealed token": sealed_token,
     "same token": same_token,
     "normal": normal,
+    "audit line": audit_line,
+    "audit mark": audit_mark,
 }
 
 

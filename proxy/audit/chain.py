@@ -1,0 +1,71 @@
+"""The form of a line, and the keyed hash that ties it to the one before.
+
+A line is a JSON object on a line of its own. Its first members are its number ``n`` and the instant ``at``, its last two ``prev``,
+the hash of the line before, and ``hash``: the first 16 bytes of HMAC-SHA-256, in hexadecimal, over every byte of the line before
+``,"hash":``. The bytes as they stand are the canonical form, so nobody has to write JSON the way this program does to check them.
+Who can write the files and has no key can neither change a line nor make one.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+#: The keyed hash of the chain: 16 bytes of any message.
+Mac = Callable[[bytes], bytes]
+
+#: What the first line of all shows as the hash before it.
+GENESIS: Final = "0" * 32
+
+_LINE: Final = re.compile(
+    rb'(\{"n":([1-9][0-9]{0,17}),"at":"[0-9TZ:.-]{24}",[^\n]*,"prev":"([0-9a-f]{32})"),"hash":"([0-9a-f]{32})"\}\n?'
+)
+
+
+class Link(NamedTuple):
+    """A line as the next one sees it: its number, and its hash."""
+
+    n: int
+    hash: str
+
+
+#: Before the first line.
+BEGIN: Final = Link(0, GENESIS)
+
+
+class Read(NamedTuple):
+    """A line as it stands in a file, its hash not yet compared."""
+
+    signed: bytes  #: what the hash is over
+    n: int
+    prev: str
+    hash: str
+
+    @property
+    def link(self) -> Link:
+        """What the next line is tied to."""
+        return Link(self.n, self.hash)
+
+    def genuine(self, mac: Mac) -> bool:
+        """Whether who wrote the line had the key."""
+        return mac(self.signed).hex() == self.hash
+
+
+def sealed(mac: Mac, after: Link, at: str, bodies: Sequence[bytes]) -> tuple[bytes, Link]:
+    """Lines with these members (JSON without its braces, no line breaks) that follow ``after``; and the last of them."""
+    number, before = after
+    lines: list[bytes] = []
+    for body in bodies:
+        number += 1
+        signed = b'{"n":%d,"at":"%b",%b,"prev":"%b"' % (number, at.encode(), body, before.encode())
+        before = mac(signed).hex()
+        lines.append(b'%b,"hash":"%b"}\n' % (signed, before.encode()))
+    return lines[0] if len(lines) == 1 else b"".join(lines), Link(number, before)
+
+
+def read(line: bytes) -> Read | None:
+    """The parts of a line; ``None`` when it is none of ours."""
+    found = _LINE.fullmatch(line)
+    if found is None:
+        return None
+    signed, number, before, digest = found.groups()
+    return Read(signed, int(number), before.decode(), digest.decode())

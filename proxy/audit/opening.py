@@ -1,0 +1,91 @@
+"""How the log of a folder is gone on with: what is there is compared with what is remembered, and a gap is told."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from proxy.audit.chain import BEGIN, Link, Mac, read
+from proxy.audit.members import Event, body
+from proxy.audit.memory import Known, Memory, recall
+from proxy.audit.segments import Segment, end_of, segments
+from proxy.audit.trail import Options, Trail
+from proxy.clock import Clock
+from proxy.errors import Code, VaultError
+from proxy.telemetry import logs
+
+_log = logs.logger("audit")
+
+MISSING = "lines at the end of the audit log are missing that were there before"
+FOREIGN = "the last line of the audit log was changed, or belongs to another vault"
+CUT = "an unfinished line at the end of the audit log was cut off"
+
+
+class _Found(NamedTuple):
+    """Where to go on, and what has to be told of it."""
+
+    link: Link
+    segment: Segment | None
+    alarm: str | None
+    torn: bool
+
+
+async def open_trail(
+    options: Options, mac: Mac, clock: Clock, memory: Memory, alarm: Callable[[str], None] = lambda _kind: None
+) -> Trail:
+    """The log of a folder, which is made where it is missing; its first line says that it was started.
+
+    A disk that is full is no reason not to start: then the log has a fault. Raises ``VaultError`` (NOT_WRITABLE) when the folder
+    cannot be used at all, or what the memory raises. ``alarm`` is told of every alarm that the log itself raises.
+    """
+    known = await recall(memory)
+    try:
+        options.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.access(options.folder, os.R_OK | os.W_OK | os.X_OK):
+            raise PermissionError(0, "no permission")
+        found = _found(options.folder, mac, known)
+    except OSError as error:
+        raise VaultError(
+            Code.NOT_WRITABLE,
+            f"The audit log cannot be kept in {options.folder} ({error.strerror}): make that a folder which this program may "
+            "write to, or name another one in the setting audit.folder.",
+        ) from None
+    trail = Trail(options, mac, clock, found.link, found.segment)
+    trail.alarm = alarm
+    first = [body(Event.LOG, reason="started")]
+    if found.torn:
+        first.append(body(Event.LOG, reason=CUT))
+    if found.alarm is not None:
+        first.append(body(Event.ALARM, reason=found.alarm))
+        _log.error("the audit log is not as it was left", reason=found.alarm, file=str(options.folder))
+        alarm("log")
+    try:
+        trail.happened(*first)
+    except VaultError as error:
+        if error.code is not Code.AUDIT_DOWN:
+            raise
+    else:
+        await trail.checkpoint(memory)
+    return trail
+
+
+def _found(folder: Path, mac: Mac, known: Known) -> _Found:
+    """What there is to go on with. Raises ``OSError``."""
+    paths = segments(folder)
+    if not paths:
+        return _Found(known.checkpoint, None, MISSING if known.checkpoint != BEGIN else None, torn=False)
+    ends = [end_of(paths[-1])]
+    for path in reversed(paths[:-1]):
+        if ends[-1].last:
+            break
+        ends.append(end_of(path))
+    last, segment = read(ends[-1].last), Segment(paths[-1], ends[0].size)
+    torn = ends[0].torn > 0
+    if last is None and not ends[-1].last and known.checkpoint == BEGIN:
+        return _Found(BEGIN, segment, None, torn)
+    if last is None or not last.genuine(mac):
+        number = max(known.checkpoint.n, last.n if last is not None else 0)
+        return _Found(Link(number, known.checkpoint.hash), segment, FOREIGN, torn)
+    if last.n < known.checkpoint.n:
+        return _Found(known.checkpoint, segment, MISSING, torn)
+    return _Found(last.link, segment, None, torn)

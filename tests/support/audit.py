@@ -1,0 +1,63 @@
+"""An audit log in a folder of a test, and what reads it."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from proxy.audit.memory import recall
+from proxy.audit.opening import open_trail
+from proxy.audit.segments import segments
+from proxy.audit.trail import Options, Trail
+from proxy.audit.verify import Findings, verify
+from proxy.clock import Clock, ManualClock
+from proxy.crypto.prf import hasher
+
+#: The keyed hash of every log of a test.
+MAC = hasher(b"audit key of the tests, 32 bytes")
+
+
+class Remembered:
+    """A memory that a test can turn back."""
+
+    def __init__(self) -> None:
+        self.content: bytes | None = None
+
+    async def read(self) -> bytes | None:
+        return self.content
+
+    async def write(self, content: bytes) -> None:
+        self.content = content
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    """Every line of a folder."""
+    return [json.loads(line) for path in segments(folder) for line in path.read_bytes().splitlines()]
+
+
+def told(folder: Path, *events: str) -> list[dict[str, Any]]:
+    """The lines of these events, without what ties them together; those of the log itself only where asked for."""
+    chosen = [line for line in lines(folder) if (line["event"] in events if events else line["event"] != "log")]
+    return [{name: line[name] for name in line if name not in ("n", "at", "prev", "hash")} for line in chosen]
+
+
+async def opened(folder: Path, memory: Remembered | None = None, clock: Clock | None = None, **given: Any) -> Trail:
+    """The log of a folder; whoever asks for it closes it."""
+    return await open_trail(Options(folder, **given), MAC, clock or ManualClock(), memory or Remembered())
+
+
+@asynccontextmanager
+async def trail(folder: Path, memory: Remembered | None = None, **given: Any) -> AsyncIterator[Trail]:
+    """A log for the length of a test."""
+    memory = memory or Remembered()
+    made = await opened(folder, memory, **given)
+    try:
+        yield made
+    finally:
+        await made.close(memory)
+
+
+async def verified(folder: Path, memory: Remembered | None = None) -> Findings:
+    """What a look at a folder finds."""
+    return verify(folder, MAC, None if memory is None else await recall(memory))

@@ -1,0 +1,30 @@
+from proxy.audit.chain import BEGIN, GENESIS, Link, read, sealed
+from proxy.crypto.prf import hasher
+
+MAC = hasher(b"k" * 32)
+AT = "2026-11-22T03:00:00.000Z"
+
+
+def test_a_line_reads_as_it_was_written_and_is_genuine():
+    line, link = sealed(MAC, BEGIN, AT, [b'"event":"log"'])
+    found = read(line)
+    assert found is not None
+    assert (found.n, found.prev, found.link) == (1, GENESIS, link)
+    assert found.genuine(MAC)
+    assert not found.genuine(hasher(b"x" * 32))
+
+
+def test_lines_of_one_group_are_tied_to_one_another():
+    both, last = sealed(MAC, Link(7, "a" * 32), AT, [b'"event":"log"', b'"event":"write"'])
+    first, second = (read(line) for line in both.splitlines(keepends=True))
+    assert first is not None
+    assert second is not None
+    assert (first.prev, second.prev) == ("a" * 32, first.hash)
+    assert last == second.link == Link(9, second.hash)
+
+
+def test_what_is_no_line_of_ours_is_told_from_one():
+    line, _ = sealed(MAC, BEGIN, AT, [b'"event":"log"'])
+    assert read(line[:-1]) is not None  # without its end of line, as a reader of lines has it
+    for other in (b"", b"{}\n", line[1:], line + b"\n", line.replace(b'"n":1', b'"n":0'), line.replace(b"}", b"")):
+        assert read(other) is None

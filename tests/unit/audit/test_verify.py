@@ -1,0 +1,65 @@
+from pathlib import Path
+from typing import Any
+
+from proxy.audit.chain import BEGIN
+from proxy.audit.members import Event, body
+from proxy.audit.verify import MOST, Findings
+from tests.support.audit import Remembered, trail, verified
+
+
+async def logged(folder: Path, memory: Remembered, count: int = 6, **given: Any) -> None:
+    async with trail(folder, memory, **given) as made:
+        for number in range(count):
+            made.put(body(Event.WRITE, count=number))
+
+
+async def test_an_untouched_log_has_no_faults_across_files_and_starts(tmp_path):
+    memory = Remembered()
+    await logged(tmp_path, memory, segment=700)
+    await logged(tmp_path, memory, segment=700)
+    found = await verified(tmp_path, memory)
+    assert found.faults == []
+    assert found.lines == found.last.n == 16
+    assert found.files > 2
+
+
+async def test_an_empty_folder_is_in_order_only_where_nothing_is_remembered(tmp_path):
+    assert (await verified(tmp_path, Remembered())).last == BEGIN
+    memory = Remembered()
+    await logged(tmp_path, memory)
+    for path in tmp_path.iterdir():
+        path.unlink()
+    assert [fault.line for fault in (await verified(tmp_path, memory)).faults] == [0]
+
+
+async def test_a_file_that_was_taken_away_or_stands_there_twice_is_found(tmp_path):
+    memory = Remembered()
+    await logged(tmp_path, memory, segment=700)
+    first, second = sorted(tmp_path.iterdir())[:2]
+    kept = first.read_bytes()
+    first.unlink()
+    (fault,) = (await verified(tmp_path, memory)).faults
+    assert (fault.file, fault.line) == (second.name, 1)
+    assert fault.text.startswith("Lines 1 to ")
+    first.write_bytes(kept)
+    (tmp_path / "audit-000000000000000099.jsonl").write_bytes(kept)
+    faults = (await verified(tmp_path, memory)).faults
+    assert faults[0].file == "audit-000000000000000099.jsonl"
+    assert "moved, or there twice" in faults[0].text
+
+
+async def test_a_log_under_another_key_has_a_fault_in_every_line(tmp_path):
+    await logged(tmp_path, Remembered())
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(path.read_bytes().replace(b'"hash":"', b'"hash":"0', 1))
+    path.write_bytes(path.read_bytes().replace(b'"reason":"started"', b'"reason":"strated"', 1))
+    faults = (await verified(tmp_path)).faults
+    assert [fault.line for fault in faults] == [1]
+    assert "Is no line of an audit log" in faults[0].text
+
+
+def test_of_very_many_faults_the_number_is_told():
+    found = Findings()
+    for number in range(MOST + 5):
+        found.tell("a", number, "x")
+    assert (len(found.faults), found.more) == (MOST, 5)
