@@ -16,7 +16,7 @@ from tests.support.audit import MAC
 
 AT = "2026-11-22T03:00:00.000Z"
 COUNT = 12
-FEW = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 NUMBERS = st.integers(0, COUNT - 1)
 

@@ -66,11 +66,12 @@ def test_a_file_that_was_changed_moved_or_removed_is_no_longer_intact(tmp_path):
     path = tmp_path / "a"
     segment = Segment(path)
     segment.append(b"one\n")
-    assert segment.intact
+    seen = [segment.intact]
     path.write_bytes(b"one\nmore\n")
-    assert not segment.intact
+    seen.append(segment.intact)
     path.unlink()
-    assert not segment.intact
+    seen.append(segment.intact)
     path.write_bytes(b"one\n")
-    assert not segment.intact
+    seen.append(segment.intact)
+    assert seen == [True, False, False, False]
     segment.close()
