@@ -4,7 +4,7 @@ A backend is untrusted, as an engine of ``storage`` is. It knows no record and n
 """
 
 import re
-from collections.abc import AsyncIterable, Sequence
+from collections.abc import AsyncIterable, Iterable
 from typing import NamedTuple, Protocol
 
 #: What a name is: 24 random bytes in hexadecimal, so that it tells nothing and fits any backend.
@@ -46,10 +46,11 @@ class ObjectStore(Protocol):
     async def close(self) -> None:
         """Finish what was begun, then close. Idempotent."""
 
-    async def put(self, name: str, pieces: AsyncIterable[Sequence[bytes]]) -> int:
+    async def put(self, name: str, pieces: AsyncIterable[Iterable[bytes]]) -> int:
         """Keep everything that ``pieces`` gives under a new name; the bytes kept. Durable, and visible, when it returns.
 
-        Nothing is visible before. What ``pieces`` raises comes out, and nothing stays. A name is used once.
+        Nothing is visible before. What ``pieces`` raises comes out, and nothing stays. A name is used once. Each piece is gone
+        through once, in turn and perhaps on a thread, so that making its bytes need not hold up the event loop.
         """
 
     async def open(self, name: str) -> Opened:

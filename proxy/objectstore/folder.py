@@ -8,8 +8,9 @@ renamed into its place, and the place flushed: whoever sees the name sees all of
 import errno
 import fcntl
 import os
-from collections.abc import AsyncIterable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -22,6 +23,11 @@ T = TypeVar("T")
 
 #: Files that are written or read at the same moment; a disk gains nothing from more.
 _THREADS = 8
+
+#: Buffers that one call writes.
+_TOGETHER = 8
+#: Bytes after which the system is told to begin bringing them to the disk, so that the flush at the end has little to wait for.
+_EARLY = 8 << 20
 
 _INCOMING = "incoming"
 _OWNER = "owner"
@@ -73,16 +79,15 @@ class FolderObjects:
             os.close(self._lock)
             self._lock = -1
 
-    async def put(self, name: str, pieces: AsyncIterable[Sequence[bytes]]) -> int:
-        draft, place, size = self._incoming / name, self._place(name), 0
+    async def put(self, name: str, pieces: AsyncIterable[Iterable[bytes]]) -> int:
+        draft, place = self._incoming / name, self._place(name)
         self._writing.add(name)
         try:
             descriptor = await self._run(_create, draft)
             try:
-                async for (
-                    piece
-                ) in pieces:  # what this raises, such as a connection that breaks, is not ours to translate
-                    size += await self._run(_write, descriptor, piece)
+                written = _Written(descriptor)
+                # What ``pieces`` raises, such as a connection that breaks, is not ours to translate.
+                await self._threads.each(written.add, pieces)
                 await self._run(os.fsync, descriptor)
             finally:
                 os.close(descriptor)
@@ -92,7 +97,7 @@ class FolderObjects:
             raise
         finally:
             self._writing.discard(name)
-        return size
+        return written.size
 
     async def open(self, name: str) -> _Opened:
         try:
@@ -197,14 +202,40 @@ def _create(draft: Path) -> int:
     return os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
 
+class _Written:
+    """A draft on its way to the disk."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.size = 0
+        self._descriptor = descriptor
+        self._begun = 0  # bytes that the disk was told of
+
+    def add(self, piece: Iterable[bytes]) -> None:
+        """Write a piece behind what is there; it is made only now, a little at a time, so that it is still in the processor's cache."""
+        left = iter(piece)
+        with _translated():
+            while parts := list(islice(left, _TOGETHER)):
+                self.size += _write(self._descriptor, parts)
+            if self.size - self._begun >= _EARLY:
+                _begin_flush(self._descriptor, self._begun, self.size - self._begun)
+                self._begun = self.size
+
+
 def _write(descriptor: int, parts: Sequence[bytes]) -> int:
-    size = 0
-    for part in parts:
-        view = memoryview(part)
+    size = sum(map(len, parts))
+    written = os.writev(descriptor, parts)
+    if written < size:  # a signal came, or the disk is nearly full
+        view = memoryview(b"".join(parts))[written:]
         while view:
             view = view[os.write(descriptor, view) :]
-        size += len(part)
     return size
+
+
+def _begin_flush(descriptor: int, at: int, length: int) -> None:
+    """Have these bytes brought to the disk without waiting for it (posix_fadvise(2); not every system has it)."""
+    if hasattr(os, "posix_fadvise"):
+        with suppress(OSError):  # no more than advice; what is wrong with the disk, the flush at the end tells
+            os.posix_fadvise(descriptor, at, length, os.POSIX_FADV_DONTNEED)
 
 
 def _read(descriptor: int, at: int, length: int) -> bytes:

@@ -1,7 +1,7 @@
 """The reference backend: objects in a dictionary, gone with the process. For tests and for trials of rule files."""
 
 import time
-from collections.abc import AsyncIterable, Sequence
+from collections.abc import AsyncIterable, Iterable
 
 from proxy.objectstore.base import NoObject, ObjectStore, Stored
 
@@ -28,7 +28,7 @@ class MemoryObjects:
     async def close(self) -> None:
         """Nothing to close: another test may look at what is there."""
 
-    async def put(self, name: str, pieces: AsyncIterable[Sequence[bytes]]) -> int:
+    async def put(self, name: str, pieces: AsyncIterable[Iterable[bytes]]) -> int:
         content = b"".join([part async for piece in pieces for part in piece])
         self.objects[name] = content, time.time_ns() // 1_000_000
         return len(content)

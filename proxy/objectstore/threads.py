@@ -1,11 +1,12 @@
 """Work on files beside the event loop: a few threads, and nobody leaves while his thread still works."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -21,18 +22,46 @@ class Threads:
         A thread cannot be stopped. So who is cancelled waits for it: else a descriptor would be closed under it, and
         its number given to another file.
         """
-        future = asyncio.get_running_loop().run_in_executor(self._pool, lambda: work(*arguments, **named))
-        cancelled: asyncio.CancelledError | None = None
-        while not future.done():
-            try:
-                await asyncio.wait([future])
-            except asyncio.CancelledError as error:
-                cancelled = error
-        if cancelled is not None:
-            future.exception()  # nobody is left to hear of it
-            raise cancelled
-        return future.result()
+        return await _ended(asyncio.get_running_loop().run_in_executor(self._pool, lambda: work(*arguments, **named)))
+
+    async def each(self, work: Callable[[S], object], items: AsyncIterable[S]) -> None:
+        """Do the work for one item after the other: while a thread does it for one, the next one is fetched.
+
+        What ``items`` or the work raises comes out; no thread is at work then, nor after a cancellation.
+        """
+        loop = asyncio.get_running_loop()
+        at_work: asyncio.Future[object] | None = None
+        try:
+            async for item in items:
+                if at_work is not None:
+                    await _ended(at_work)
+                at_work = loop.run_in_executor(self._pool, work, item)
+            if at_work is not None:
+                await _ended(at_work)
+        finally:
+            if at_work is not None:
+                await _settled(at_work)
 
     def close(self) -> None:
         """Finish what was begun. Idempotent."""
         self._pool.shutdown(wait=True)
+
+
+async def _ended(future: asyncio.Future[T]) -> T:
+    """The result, when the thread is done."""
+    cancelled = await _settled(future)
+    if cancelled is not None:
+        raise cancelled
+    return future.result()
+
+
+async def _settled(future: asyncio.Future[Any]) -> asyncio.CancelledError | None:
+    """Wait for the thread, whatever happens; how somebody wanted to end that, if anybody did."""
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait([future])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    future.exception()  # perhaps nobody is left to hear of it
+    return cancelled

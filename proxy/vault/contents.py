@@ -30,13 +30,19 @@ from proxy.objectstore.base import ObjectStore, Opened
 from proxy.objectstore.threads import Threads
 from proxy.vault.seal import SALT_BYTES
 
-#: Bytes of content that are sealed or opened in one go, beside the event loop. A transfer holds a few times as much.
+#: Bytes of content that are opened in one go, beside the event loop. A transfer holds a few times as much.
 PIECE = 8 * CHUNK
+
+#: Bytes that are sealed in one go: fewer cost more for going to and fro, more no longer fit the processor's cache.
+_GATHERED = 16 * CHUNK
 
 #: Transfers at the same moment, so that all of them together take no more than some hundred megabytes.
 TRANSFERS = 128
 
-#: Threads that seal and open; hashing is what takes their time.
+#: Bytes from which on a part of a content stays as it came; smaller ones are gathered, since callers may send byte by byte.
+_LARGE = CHUNK // 4
+
+#: Threads that open. Sealing is done by whoever goes through what is to be stored.
 _THREADS = 4
 
 
@@ -81,7 +87,7 @@ class Contents:
         try:
             with self.transfer():
                 salt = random_bytes(SALT_BYTES)
-                sealing = _Sealing(self._streams.sealer(salt, _bound(scope, name)), self._threads, self.limit)
+                sealing = _Sealing(self._streams.sealer(salt, _bound(scope, name)), self.limit)
                 await self.objects.put(name, sealing.pieces(content))
             yield Kept(name, salt, sealing.size, sealing.digest.hexdigest())
         finally:
@@ -172,33 +178,43 @@ class Content:
 class _Sealing:
     """One content on its way into the object store: gathered to pieces, counted, hashed and sealed."""
 
-    def __init__(self, sealer: StreamSealer, threads: Threads, limit: int) -> None:
+    def __init__(self, sealer: StreamSealer, limit: int) -> None:
         self.size = 0
         self.digest = hashlib.sha256()
         self._sealer = sealer
-        self._threads = threads
         self._limit = limit
 
-    async def pieces(self, content: AsyncIterable[bytes]) -> AsyncIterator[Sequence[bytes]]:
-        """The sealed stream, header first."""
-        yield [self._sealer.header]
-        gathered = bytearray()  # not a list: callers may send their content byte by byte
+    async def pieces(self, content: AsyncIterable[bytes]) -> AsyncIterator[Iterator[bytes]]:
+        """The sealed stream, header first. A piece is sealed while somebody goes through it, on whatever thread that is."""
+        yield iter((self._sealer.header,))
+        parts: list[bytes | bytearray] = []
+        length = 0
         async for part in content:
+            length += len(part)
             self.size += len(part)
             if self.size > self._limit:
                 raise VaultError(
                     Code.TOO_LARGE, f"The file is larger than {self._limit} bytes, the most that is taken here."
                 )
-            gathered += part
-            if len(gathered) >= PIECE:
-                yield await self._threads.run(self._seal, gathered)
-                gathered = bytearray()
-        yield await self._threads.run(self._seal, gathered)
-        yield [self._sealer.finish()]
+            if len(part) >= _LARGE:
+                parts.append(part)
+            elif parts and isinstance(parts[-1], bytearray):
+                parts[-1] += part
+            else:
+                parts.append(bytearray(part))
+            if length >= _GATHERED:
+                yield self._sealed(parts)
+                parts, length = [], 0
+        yield self._sealed(parts)
+        yield self._last()
 
-    def _seal(self, plain: bytearray) -> list[bytes]:
-        self.digest.update(plain)
-        return self._sealer.update(plain)
+    def _sealed(self, parts: Sequence[bytes | bytearray]) -> Iterator[bytes]:
+        for plain in parts:
+            self.digest.update(plain)
+            yield from self._sealer.update(plain)
+
+    def _last(self) -> Iterator[bytes]:
+        yield self._sealer.finish()
 
 
 def _bound(scope: bytes, name: str) -> bytes:

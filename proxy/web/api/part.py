@@ -13,6 +13,7 @@ from aiohttp import web
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.filename import UNKNOWN_TYPE, fault_of_mime_type
+from proxy.web.api.seeking import find
 
 #: Bytes that the head of the part may have.
 _HEAD: Final = 16 * 1024
@@ -23,6 +24,7 @@ IDLE: Final = 60.0
 
 _BOUNDARY: Final = re.compile(r";[ \t]*boundary=(?:\"([^\"]{1,70})\"|([^\s;\",]{1,70}))[ \t]*(?:;|$)", re.IGNORECASE)
 _NAME: Final = re.compile(r";[ \t]*name=(?:\"([^\"]*)\"|([^\s;\"]+))", re.IGNORECASE)
+_BROKEN_OFF: Final = "The body ends before its last boundary."
 _DASHES: Final = b"--"
 _LINE: Final = b"\r\n"
 _AS_IT_IS: Final = ("", "7bit", "8bit", "binary", "identity")
@@ -83,16 +85,22 @@ class Part:
 
     async def content(self) -> AsyncIterator[bytes]:
         """The content piece by piece; ends after the end of the whole body was seen to be in order."""
-        held, between = self._held, self._between
-        while (end := held.find(between)) < 0:
-            ready = len(held) - len(between) + 1  # what follows may be the beginning of the boundary
-            if ready > 0:
-                yield bytes(held[:ready])
-                del held[:ready]
-            await self._more_or_refuse()
+        between = self._between
+        piece, self._held = bytes(self._held), bytearray()
+        while (end := find(between, piece)) < 0:
+            ready = len(piece) - _overlap(piece, between)
+            if ready:
+                yield piece[:ready]
+            rest = piece[ready:]
+            piece = await self._next()
+            if not piece:
+                raise _fault("file", _BROKEN_OFF)
+            if rest:
+                piece = rest + piece
         if end:
-            yield bytes(held[:end])
-        del held[: end + len(between)]
+            yield piece[:end]
+        held = self._held
+        held += piece[end + len(between) :]
         while len(held) < 2:
             await self._more_or_refuse()
         if not held.startswith(_DASHES):
@@ -104,19 +112,29 @@ class Part:
 
     async def _more_or_refuse(self) -> None:
         if not await self._more():
-            raise _fault("file", "The body ends before its last boundary.")
+            raise _fault("file", _BROKEN_OFF)
 
     async def _more(self) -> bool:
-        """Hold more of the body; ``False`` at its end. Raises ``VaultError``: REQUEST_TIMEOUT, BAD_REQUEST."""
+        """Hold more of the body; ``False`` at its end. Raises as ``_next``."""
+        piece = await self._next()
+        self._held += piece
+        return bool(piece)
+
+    async def _next(self) -> bytes:
+        """More of the body; nothing at its end. Raises ``VaultError``: REQUEST_TIMEOUT, BAD_REQUEST."""
         try:
             async with asyncio.timeout(IDLE):
-                piece = await self._request.content.readany()
+                return await self._request.content.readany()
         except TimeoutError:
             raise VaultError(Code.REQUEST_TIMEOUT, f"The upload was silent for {IDLE:.0f} seconds.") from None
         except (web.RequestPayloadError, OSError):
             raise VaultError(Code.BAD_REQUEST, "The body ended before it was complete.") from None
-        self._held += piece
-        return bool(piece)
+
+
+def _overlap(piece: bytes, between: bytes) -> int:
+    """How many bytes at the end of a piece, in which there is no boundary, may be the beginning of one."""
+    at = piece.rfind(_LINE[:1], max(0, len(piece) - len(between) + 1))  # a boundary has no other in it
+    return len(piece) - at if at >= 0 and between.startswith(piece[at:]) else 0
 
 
 def _fault(source: str, text: str) -> VaultError:
