@@ -39,6 +39,9 @@ class Code(enum.StrEnum):
     INVALID_INPUT = "invalid_input"  #: anything else of a request: its JSON, a parameter, a header
     INVALID_FILE = "invalid_file"  #: an upload without its file or its name
     INVALID_SCHEMA = "invalid_schema"  #: the definition of a schema
+    INVALID_POLICY = "invalid_policy"  #: the body of an access policy
+    POLICY_IN_USE = "policy_in_use"  #: clients are under the policy
+    ACCESS_DENIED = "access_denied"  #: the access policies of the client do not allow that
     UNKNOWN_SCHEMA = "unknown_schema"  #: no schema of that name
     SCHEMA_OF_RULES = "schema_of_rules"  #: only the application behind the proxy writes records of a rule file's entity
     SCHEMA_BUSY = "schema_busy"  #: the schema is being changed already

@@ -6,7 +6,7 @@ A change is durable before it counts, and counts for the next request on: there 
 
 import asyncio
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -35,6 +35,7 @@ class Client(msgspec.Struct, frozen=True):
     created_at: int
     version: int = 1  #: of the secret; a token is valid for the version it was issued under
     disabled: bool = False
+    policies: tuple[str, ...] = ()  #: by name; none: everything in its environment
 
 
 class Made(NamedTuple):
@@ -85,13 +86,19 @@ class Clients:
         """All of them, oldest first."""
         return sorted(self._known.values(), key=lambda client: (client.created_at, client.id))
 
-    async def create(self, name: str, environment: str, *, admin: bool) -> Made:
-        """A new client. Raises ``VaultError(INVALID_INPUT)`` for a name that is none, or an unknown environment."""
+    def under(self, environment: str, policy: str) -> int:
+        """How many clients of an environment are under that policy."""
+        return sum(client.environment == environment and policy in client.policies for client in self._known.values())
+
+    async def create(self, name: str, environment: str, *, admin: bool, policies: Sequence[str] = ()) -> Made:
+        """A new client under policies that there are. Raises ``VaultError(INVALID_INPUT)`` for a name that is none, or an unknown environment."""
         faults = self._faults(name, environment)
         if faults:
             raise VaultError(Code.INVALID_INPUT, "The client cannot be made as described.", tuple(faults))
         secret, stored = await self._passwords.made()
-        client = Client(new_ident(), name, environment, admin, stored, self._clock())
+        client = Client(
+            new_ident(), name, environment, admin, stored, self._clock(), policies=tuple(dict.fromkeys(policies))
+        )
         return Made(await self._put(environment, client.id, lambda _: client), secret)
 
     async def renew(self, ident: str) -> Made:

@@ -7,6 +7,8 @@ from proxy.auth.audiences import Audiences
 from proxy.auth.clients import Clients
 from proxy.auth.keys import SigningKeys
 from proxy.auth.passwords import Passwords
+from proxy.auth.policies import Policies
+from proxy.auth.sealed import SealedNote
 from proxy.auth.service import Observe, TokenService
 from proxy.auth.throttle import Throttle
 from proxy.auth.tokens import Tokens
@@ -29,6 +31,13 @@ async def open_clients(store: Store, keysets: Mapping[str, Keyset], passwords: P
     clients = Clients(store, aeads, passwords, clock)
     await clients.load()
     return clients
+
+
+async def open_policies(store: Store, keyset: Keyset) -> Policies:
+    """The access policies of the environment that the keyset belongs to."""
+    policies = Policies(SealedNote(store, keyset.aead(), keyset.environment, "policies"), keyset.hasher)
+    await policies.load()
+    return policies
 
 
 async def open_service(

@@ -117,7 +117,7 @@ class Tokens:
             raise _refused()
         if not self.audiences.meets(claims.aud):
             raise _refused()
-        principal = Principal(client.id, client.environment, client.admin)
+        principal = Principal(client.id, client.environment, client.admin, client.policies)
         return _Seen(claims, client, principal, claims.exp * 1000)
 
 

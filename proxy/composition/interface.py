@@ -2,6 +2,7 @@
 
 from collections.abc import MutableMapping
 
+from proxy.auth.opening import open_policies
 from proxy.auth.service import TokenService
 from proxy.config import Settings
 from proxy.functions.installed import installed
@@ -22,7 +23,9 @@ from proxy.web.peers import Trusted
 
 async def space(vault: Vault, catalog: Catalog, contents: Contents | None) -> Space:
     """What the interface works with in the environment of a vault. Raises ``VaultError`` when the store cannot be written."""
-    return Space(catalog=catalog, once=repeating(Replies(), await system_collection(vault)), contents=contents)
+    system = await system_collection(vault)
+    policies = await open_policies(system.around.store, system.around.keyset)
+    return Space(catalog=catalog, once=repeating(Replies(), system), policies=policies, contents=contents)
 
 
 def interface(settings: Settings, spaces: MutableMapping[str, Space], auth: TokenService, metrics: Metrics) -> Services:

@@ -8,4 +8,5 @@ class Principal(msgspec.Struct, frozen=True):
 
     client: str  #: its identifier; stands in the history of what it writes
     environment: str
-    admin: bool = False  #: may also change schemas and clients
+    admin: bool = False  #: may also change schemas, clients and policies
+    policies: tuple[str, ...] = ()  #: the access policies it is under; none: everything in its environment

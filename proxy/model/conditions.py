@@ -126,7 +126,7 @@ class Conditions:
             return []
         self._texts_named |= field.type in TEXTS
         if field.storage is Storage.ENCRYPTED and field.type is not FieldType.PRIMARY_KEY:
-            self._fault(place, "Cannot be asked: the field is stored encrypted, and nothing is kept beside it.")
+            self._fault(place, f"Cannot be asked: {field.why_unasked}.")
             return []
         asked = KEY if field.type is FieldType.PRIMARY_KEY else field.name
         if field.type is FieldType.JSON:

@@ -19,7 +19,7 @@ from proxy.model.conditions import NUMBERS, Conditions, field_of
 from proxy.model.faults import Faults, Unfit, step
 from proxy.model.limits import Limits
 from proxy.model.query import CREATED_AT, EXPIRES_AT, UPDATED_AT, Aggregation, Func, Metric, Query, Sort, Test
-from proxy.model.schema import Field, FieldType, Schema, Storage
+from proxy.model.schema import Field, FieldType, Schema, Storage, Veiled
 from proxy.model.values import integer, text_of
 
 _INSTANTS = (CREATED_AT, UPDATED_AT, EXPIRES_AT)
@@ -141,6 +141,8 @@ def _unsortable(schema: Schema, name: str) -> str:
         return "Cannot be sorted by: only a hash of the record key is kept, which has no order."
     if field.type not in _SORTED:
         return f"Cannot be sorted by: only string and integer fields can, and {', '.join(_INSTANTS)}."
+    if isinstance(field, Veiled):
+        return f"Cannot be sorted by: {field.why_unasked}."
     if field.storage is not Storage.INDEXED:
         return "Cannot be sorted by: the storage of the field is not indexed, and what is kept of it has no order."
     return ""
@@ -234,5 +236,5 @@ def _ungroupable(field: Field | None, seen: set[str]) -> str:
     if field.type is FieldType.JSON:
         return "Cannot be grouped by: a JSON field has no single value."
     if field.storage is Storage.ENCRYPTED and field.type is not FieldType.PRIMARY_KEY:
-        return "Cannot be grouped by: the field is stored encrypted, and nothing is kept beside it."
+        return f"Cannot be grouped by: {field.why_unasked}."
     return ""

@@ -16,6 +16,7 @@ json                   ``dict`` as decoded from JSON, numbers with a point as ``
 """
 
 import enum
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -57,6 +58,9 @@ class Record(msgspec.Struct, frozen=True):
     action: Action = Action.CREATE
     by: str = ""  #: the client that wrote this version
     attachments: tuple[Attachment, ...] = ()
+    #: By field: a number that is another one whenever the text of the field has changed, and never comes back (a list where the
+    #: field has several). Absent: unchanged since the record was made. Redacted values are made with it.
+    eras: Mapping[str, int | Sequence[int]] | None = None
 
 
 class Draft(msgspec.Struct, frozen=True):

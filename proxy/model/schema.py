@@ -53,6 +53,21 @@ class Field(msgspec.Struct, frozen=True):
         """Whether it has a column of its own beside the sealed body. The primary key is the row's key; JSON is asked by hashes of its leaves."""
         return self.storage is not Storage.ENCRYPTED and self.type not in _WITHOUT_COLUMN
 
+    @property
+    def why_unasked(self) -> str:
+        """Why nothing can be asked of an encrypted field; completes a sentence."""
+        return "the field is stored encrypted, and nothing is kept beside it"
+
+
+class Veiled(Field, frozen=True):
+    """A field as a caller knows it who must not see its value; it is as good as encrypted, so that nothing can be asked of it."""
+
+    how: str = "redacted"
+
+    @property
+    def why_unasked(self) -> str:
+        return f"it is shown {self.how}, and an answer would tell more of it"
+
 
 _WITHOUT_COLUMN = (FieldType.PRIMARY_KEY, FieldType.JSON)
 

@@ -256,7 +256,7 @@ class Catalog:
         if isinstance(records, Filling):
             await at.run(records.filled)
         elif isinstance(records, Cleaning):
-            records.lingering = False
+            records.settle()
             await at.run(records.cleaned)
         async with self._changing:
             await self._put(self._following(entry, change, progress))

@@ -4,6 +4,7 @@ The use cases (``write``, ``find``, ``aggregate`` …) speak of ``Record`` and `
 between them, as ``collection`` is for what the proxy collects, and it reads those rows too: an entity of a rule file is a schema.
 """
 
+import copy
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from proxy.errors import Code, VaultError
 from proxy.model.conversion import conformed
 from proxy.model.record import Action, Fields, Record
+from proxy.model.rights import FULL, Rights
 from proxy.model.schema import Field, FieldType, Schema, Storage
 from proxy.storage.cells import spelled_exactly
 from proxy.storage.rows import Cell, Past, Row, State
@@ -32,6 +34,7 @@ class Records:
         #: Whether the proxy collects them, or did, so that only the application behind it writes them.
         self.of_rules = of_rules or bool(collection.shapes)
         self.schema: Schema = collection.schema
+        self.rights: Rights = FULL  #: of whoever works with them; ``under`` gives others
         self.primary = self.schema.primary
         keyset = collection.around.keyset
         self._hashers = {
@@ -62,6 +65,19 @@ class Records:
     def name(self) -> str:
         """Name of the schema."""
         return self.schema.name
+
+    @property
+    def known(self) -> Schema:
+        """The schema as the caller knows it, whose rights these are: what requests are read with."""
+        return self.rights.view or self.schema
+
+    def under(self, rights: Rights) -> "Records":
+        """The same records for a caller with these rights."""
+        if rights is self.rights:
+            return self
+        bound = copy.copy(self)
+        bound.rights = rights
+        return bound
 
     @property
     def keeps_history(self) -> bool:

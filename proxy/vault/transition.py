@@ -65,16 +65,20 @@ class Cleaning(Records):
         self._other = other
         self._convert = Conversion(self.schema, self.schema) if reverting else Conversion(other.schema, self.schema)
         #: Whether questions by the other definition are still under way: what they look at is filled, where it can be.
-        self.lingering = not reverting
+        self._lingering = [not reverting]  # shared by the same records for callers with other rights
         kept = {field.name: field.type for field in other.schema.fields}
         self._same = [field.name for field in self.schema.fields if kept.get(field.name) is field.type]
         #: What the other definition saw in the values of a body.
         self._seen = Conversion(self.schema, other.schema if reverting else self.schema)
 
+    def settle(self) -> None:
+        """No question by the other definition is under way any more."""
+        self._lingering[0] = False
+
     def cells(self, fields: Fields) -> tuple[Cell, ...]:
         """Those of the definition in force."""
         own = super().cells(fields)
-        if not self.lingering:
+        if not self._lingering[0]:
             return own
         return _merged(own, self._other.cells({name: fields[name] for name in self._same if name in fields}))
 

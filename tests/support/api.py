@@ -8,8 +8,12 @@ from typing import Any, cast
 import aiohttp
 from aiohttp import web
 
+from proxy.auth.policies import Policies
+from proxy.auth.sealed import SealedNote
+from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
 from proxy.model.access import Principal
+from proxy.storage.memory import MemoryStore
 from proxy.vault.catalog import Declared
 from proxy.vault.records import Records
 from proxy.web.api.app import VaultConnection, vault_app
@@ -47,9 +51,15 @@ class NoSchemas:
         return []
 
 
+def no_policies() -> Policies:
+    """The policies of an environment that has none."""
+    keyset = Keyset.create("default")
+    return Policies(SealedNote(MemoryStore(), keyset.aead(), "default", "policies"), keyset.hasher)
+
+
 def services(**given: Any) -> Services:
     """Services of a test, with one environment; what it does not give is not there."""
-    here: dict[str, Any] = {"catalog": NoSchemas(), "once": once, "contents": None}
+    here: dict[str, Any] = {"catalog": NoSchemas(), "once": once, "policies": no_policies(), "contents": None}
     here |= {name: given.pop(name) for name in here if name in given}
     made = {"spaces": {"default": Space(**here)}, "access": access, "body_limit": 4096, "country": "se"}
     auth = {"auth": cast(Any, None), "trusted": Trusted(()), "functions": cast(Any, None)}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from proxy.auth.opening import open_policies
 from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
 from proxy.model.builtin import records_schema
@@ -72,6 +73,7 @@ async def world(folder: Path, engine: str = "memory", *, tokens: bool = False, *
         made = services(
             catalog=catalog,
             contents=contents,
+            policies=await open_policies(store, keyset),
             auth=here.service,
             access=bearer(here.service.tokens) if tokens else access,
             once=repeating(Replies(), await system_collection(vault)),

@@ -24,6 +24,14 @@ BY_ROUTE: Final[Mapping[tuple[str, Code], int]] = MappingProxyType(
     {
         ("clone_record", Code.PARTIAL_MATCH_DISABLED): 403,
         ("clone_record", Code.NO_MATCH): 403,
+        # What policies do not allow is 401, and 403 where the specification has that for "insufficient permissions".
+        ("clone_record", Code.ACCESS_DENIED): 403,
+        ("upload_attachment", Code.ACCESS_DENIED): 403,
+        ("replace_attachment", Code.ACCESS_DENIED): 403,
+        ("change_attachment", Code.ACCESS_DENIED): 403,
+        ("download_attachment", Code.ACCESS_DENIED): 403,
+        ("move_attachments", Code.ACCESS_DENIED): 403,
+        ("delete_attachment", Code.ACCESS_DENIED): 403,
         ("delete_record", Code.UNPROCESSABLE): 400,  # more hangs on it by ``cascadeBy`` than a delete takes
         ("delete_record", Code.CANNOT_OPEN): 500,
         ("show_schema", Code.UNKNOWN_SCHEMA): 404,  # ours: here the schema itself is asked for

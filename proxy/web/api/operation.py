@@ -7,15 +7,19 @@ from typing import Any, Literal, NamedTuple
 
 from aiohttp import web
 
+from proxy.auth.policies import Policies, Standing
 from proxy.auth.service import TokenService
 from proxy.errors import Code, VaultError
 from proxy.functions.runner import Runner
 from proxy.model.access import Principal
 from proxy.model.limits import DEFAULTS, Limits
+from proxy.model.policy import Act
 from proxy.model.record import Record
+from proxy.model.rights import FULL, Rights, denied
 from proxy.storage.changes import Change
 from proxy.vault.catalog import Catalog
 from proxy.vault.contents import Contents
+from proxy.vault.records import Records
 from proxy.web.peers import Trusted
 
 
@@ -60,6 +64,7 @@ class Space:
 
     catalog: Catalog
     once: "Once"  #: answers that are kept under idempotency keys
+    policies: Policies
     contents: Contents | None = None  #: the contents of attachments
 
 
@@ -105,11 +110,42 @@ class Call:
     content: Any = None  #: the JSON of the body, numbers with a point as ``Decimal``
     #: Makes the answer replayable; set by an ``Idempotency-Key``.
     keep: Callable[[Answer], Sequence[Change]] | None = None
+    outside: bool = False  #: the caller is outside of the country, and let in for what may be shown there
 
     @property
     def space(self) -> Space:
         """What belongs to the caller's environment."""
         return self.services.space(self.principal)
+
+    @property
+    def standing(self) -> Standing:
+        """What is known of the caller by its policies alone."""
+        return self.space.policies.standing(self.principal.policies)
+
+    def rights(self, records: Records) -> Rights:
+        """What the caller may do with the records of a schema."""
+        names = self.principal.policies
+        if not names and not self.outside:
+            return FULL
+        policies, schema = self.space.policies, records.schema
+        rights = policies.rights(names, schema) if names else policies.whole(schema)
+        return rights.outside() if self.outside else rights
+
+    def records(self, schema: str, *acts: Act) -> Records:
+        """The records of a schema, for a caller who may do that with them.
+
+        Raises ``VaultError``: UNKNOWN_SCHEMA, or ACCESS_DENIED, which is also what a caller under policies is told of every
+        schema that there is not, so that it learns of none that it may not use.
+        """
+        try:
+            found = self.space.catalog.records(schema)
+        except VaultError as error:
+            if error.code is Code.UNKNOWN_SCHEMA and self.principal.policies:
+                raise denied() from None
+            raise
+        rights = self.rights(found)
+        rights.need(*acts)
+        return found.under(rights)
 
     def closing(self, render: Callable[[Sequence[Record]], Answer]) -> Closing:
         """What a write use case commits besides its own changes: the answer that ``render`` makes, where it has to be kept."""

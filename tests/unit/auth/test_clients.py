@@ -40,6 +40,17 @@ async def test_a_client_is_there_for_the_next_process(passwords):
     assert len(again) == 1
 
 
+async def test_the_policies_of_a_client_stay_with_it(passwords):
+    store = MemoryStore()
+    clients = await opened(store, passwords)
+    made = await clients.create("shop", "default", admin=False, policies=["b", "a", "b"])
+    assert made.client.policies == ("b", "a")
+    assert (await clients.renew(made.client.id)).client.policies == ("b", "a")
+    assert [clients.under("default", name) for name in ("a", "b", "c")] == [1, 1, 0]
+    assert clients.under("other", "a") == 0
+    assert (await opened(store, passwords)).listed()[0].policies == ("b", "a")
+
+
 async def test_nothing_of_a_client_lies_in_the_clear(passwords):
     store = MemoryStore()
     made = await (await opened(store, passwords)).create("shop", "default", admin=False)

@@ -39,6 +39,14 @@ async def test_a_token_stands_for_its_client_and_has_the_claims_of_rfc_9068():
         }  # fmt: skip
 
 
+async def test_a_token_tells_nothing_of_policies_but_its_principal_knows_them():
+    async with office() as here:
+        made = await here.service.clients.create("shop", "default", admin=False, policies=("support",))
+        token = await here.token(made)
+        assert here.service.tokens.principal(token).policies == ("support",)
+        assert "support" not in str(jwt.decode(token, options={"verify_signature": False}))
+
+
 async def test_a_token_ends_after_its_lifetime_also_where_it_is_remembered():
     async with office() as here:
         token = await here.token(await here.client())

@@ -111,7 +111,7 @@ async def test_cleaning_leaves_nothing_of_the_old_definition() -> None:
     before = await filling(bench)
     row = await stored(bench, before, VALUES)
     records = await cleaning(bench)
-    records.lingering = False
+    records.settle()
     changes = records.cleaned(row)
     assert {type(change) for change in changes} == {Replace, Reindex}
     after = await done(bench, records, row, changes)
@@ -131,7 +131,7 @@ async def test_until_the_last_question_of_before_has_ended_its_columns_are_fille
     row = await stored(bench, records, {"id": "a", "age": 7, "name": "Bo Ek"})
     assert before.stored(row, "name") == before.cell("name", "Bo Ek")
     assert before.stored(row, "age") is None  # no text can be made of what may never have been one
-    records.lingering = False
+    records.settle()
     assert before.stored(await stored_again(bench, records, row), "name") is None
 
 

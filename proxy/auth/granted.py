@@ -1,0 +1,174 @@
+"""Rights out of policies: what several of them say of one schema, joined, and the functions that redact and mask.
+
+Policies add up. What one of them allows is allowed, a field is as visible as the most generous of them shows it, and a record
+is there if it is for one of them. What guards the whole does not add up: a filter endpoint that one policy names is
+asked whatever the others say, and two different ones cannot both be, so that nothing is allowed.
+
+A redacted value is the text that its template gives for a number, and that number a keyed hash of the record, the field, the
+policy, the template, and the era of the value: nothing has to be stored to keep it, it changes whenever the value does, and an
+earlier one never comes back.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from proxy.crypto.prf import Prf
+from proxy.errors import VaultError
+from proxy.model.limits import DEFAULTS
+from proxy.model.policy import Act, Mask, Policy, Sight, Visibility, row_tests
+from proxy.model.query import AnyOf, Test
+from proxy.model.rights import Firewall, Rights, Veil
+from proxy.model.schema import Field, FieldType, Schema, Storage, Veiled
+from proxy.model.template import capacity, fill, read_template
+from proxy.tokenization.mask import Visible, mask_text
+
+#: Makes a keyed function for one purpose, as ``Keyset.hasher`` does.
+Keyed = Callable[..., Prf]
+
+#: From the most generous on.
+_GENEROUS: Final = (Visibility.CLEAR, Visibility.MASKED, Visibility.REDACTED, Visibility.HIDDEN)
+_CLEAR: Final = Sight(Visibility.CLEAR)
+#: In place of every text of a field that is shown in the clear at home; its length tells nothing.
+_OUTSIDE: Final = "********"
+#: Bytes that a keyed hash gives, and those beyond the capacity of a template that make every text equally likely.
+_HASH: Final = 16
+_SPARE: Final = 16
+
+
+def granted(policies: Sequence[Policy], schema: Schema, keyed: Keyed) -> Rights:
+    """The rights of a client under these policies; those that name another schema count for nothing here."""
+    own = [policy for policy in policies if policy.schema == schema.name]
+    endpoints = {policy.external_acl for policy in own if policy.external_acl is not None}
+    if not own or len(endpoints) > 1:
+        nobody = Rights(frozenset(), Schema(schema.name, ()), creates=False, files=False)
+        return msgspec.structs.replace(nobody, abroad=nobody)
+    sights = {field.name: _joined([_sight(policy, field) for policy in own]) for field in schema.fields}
+    rights = _seen(schema, sights, keyed)
+    return msgspec.structs.replace(rights, abroad=_outside(rights, own, schema), **_common(own, schema))
+
+
+def whole(schema: Schema) -> Rights:
+    """Rights to everything of a schema, which know what is left of them outside of the country."""
+    rights = Rights(frozenset(Act), schema, frozenset(field.name for field in schema.fields))
+    return msgspec.structs.replace(rights, abroad=_outside(rights, (), schema))
+
+
+def firewall(policies: Sequence[Policy]) -> Firewall | None:
+    """What the policies say of callers outside of the country; that they are kept out, if one of them does."""
+    modes = {policy.firewall for policy in policies}
+    return "block" if "block" in modes else "mask" if "mask" in modes else None
+
+
+# ---------------------------------------------------------------------- parts
+
+
+def _sight(policy: Policy, field: Field) -> tuple[str, Sight]:
+    """How a policy shows a field, under its name. What does not fit the field any more hides it."""
+    sight = policy.fields.get(field.name, _CLEAR)
+    if field.type is FieldType.PRIMARY_KEY:
+        return policy.name, _CLEAR
+    if sight.how in (Visibility.REDACTED, Visibility.MASKED) and field.type is not FieldType.STRING:
+        return policy.name, Sight(Visibility.HIDDEN)
+    return policy.name, sight
+
+
+def _joined(sights: Sequence[tuple[str, Sight]]) -> tuple[str, Sight]:
+    """The most generous one; of several alike the first."""
+    return min(sights, key=lambda named: _GENEROUS.index(named[1].how))
+
+
+def _seen(schema: Schema, sights: dict[str, tuple[str, Sight]], keyed: Keyed) -> Rights:
+    """The part of rights that says what is seen."""
+    fields: list[Field] = []
+    veils: dict[str, Veil] = {}
+    for field in schema.fields:
+        policy, sight = sights[field.name]
+        if sight.how is Visibility.CLEAR:
+            fields.append(field)
+        elif sight.how is not Visibility.HIDDEN:
+            fields.append(_veiled(field, sight.how))
+            veils[field.name] = (
+                _masking(sight.mask)
+                if sight.how is Visibility.MASKED
+                else _redacting(sight.format, keyed("redacted", schema.name, field.name, policy, sight.format))
+            )
+    return _with(schema, fields, veils)
+
+
+def _outside(rights: Rights, policies: Sequence[Policy], schema: Schema) -> Rights:
+    """What is left outside of the country: of what is clear at home, a text shows that it is there, and all else is not shown."""
+    fields: list[Field] = []
+    veils: dict[str, Veil] = {}
+    unshown: set[str] = set()
+    for field in (rights.view or schema).fields:
+        if field.type is FieldType.PRIMARY_KEY or isinstance(field, Veiled):
+            fields.append(field)
+        elif field.type is FieldType.STRING:
+            fields.append(_veiled(field, Visibility.MASKED))
+        else:
+            fields.append(_veiled(field, "not at all"))
+            unshown.add(field.name)
+        if field.type is FieldType.STRING:
+            veils[field.name] = rights.veils.get(field.name, _unseen)
+    seen = _with(schema, fields, veils)
+    return msgspec.structs.replace(seen, names=seen.names - unshown, files=False, **_common(policies, schema))
+
+
+def _common(policies: Sequence[Policy], schema: Schema) -> dict[str, Any]:
+    """What is the same inside and outside of the country; of no policies, everything."""
+    if not policies:
+        return {"actions": frozenset(Act)}
+    return {
+        "actions": frozenset(act for policy in policies for act in policy.actions),
+        "rows": _rows(policies, schema),
+        "acl": next((policy.external_acl for policy in policies if policy.external_acl is not None), None),
+        "firewall": firewall(policies),
+    }
+
+
+def _with(schema: Schema, fields: Sequence[Field], veils: dict[str, Veil]) -> Rights:
+    names = frozenset(field.name for field in fields)
+    missing = {field.name for field in schema.fields if field.required} - names
+    return Rights(frozenset(), Schema(schema.name, tuple(fields)), names, veils, creates=not missing)
+
+
+def _veiled(field: Field, how: str) -> Veiled:
+    given = {name: getattr(field, name) for name in Field.__struct_fields__}
+    return Veiled(**{**given, "storage": Storage.ENCRYPTED, "partial_match": False, "how": str(how)})
+
+
+def _rows(policies: Sequence[Policy], schema: Schema) -> tuple[Test, ...]:
+    """What holds for a record of which one of the policies says that it is there. A filter that does not fit any more holds for none."""
+    if any(policy.rows is None for policy in policies):
+        return ()
+    alternatives: list[tuple[Test, ...]] = []
+    for policy in policies:
+        try:
+            alternatives.append(row_tests(policy, schema, DEFAULTS))
+        except VaultError:
+            continue
+    return (AnyOf(tuple(alternatives)),)
+
+
+def _redacting(template: str, prf: Prf) -> Veil:
+    groups = read_template(template)
+    ways = capacity(groups)
+    blocks = -(-(ways.bit_length() // 8 + 1 + _SPARE) // _HASH)
+
+    def redact(rid: int, era: int, _value: str) -> str:
+        place = rid.to_bytes(8, "big") + era.to_bytes(8, "big")
+        number = b"".join([prf(place + bytes((block,))) for block in range(blocks)])
+        return fill(groups, int.from_bytes(number, "big") % ways)
+
+    return redact
+
+
+def _masking(mask: Mask) -> Veil:
+    visible = Visible(mask.first, mask.last)
+    return lambda _rid, _era, value: mask_text(value, visible, mask.char)
+
+
+def _unseen(_rid: int, _era: int, _value: str) -> str:
+    return _OUTSIDE

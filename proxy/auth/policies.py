@@ -1,0 +1,181 @@
+"""The access policies of one environment: kept in one sealed note of the store, all of them in memory, and the rights they give.
+
+A change is durable before it counts, and counts for the next request on. Nothing is worked out per request: rights are made
+when somebody comes with a combination of policies and schema for the first time, and kept until a policy or the schema changes.
+A client whose policy is not there any more has the rights of the others, and without others none at all.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import Final, NamedTuple, TypeVar
+
+import msgspec
+
+from proxy.auth.granted import Keyed, firewall, granted, whole
+from proxy.auth.sealed import SealedNote
+from proxy.errors import Code, VaultError
+from proxy.model.policy import Policy, encode
+from proxy.model.rights import Firewall, Rights
+from proxy.model.schema import Schema
+
+#: Combinations of policies, and of policies and schema, whose rights are kept.
+REMEMBERED: Final = 32_768
+_TRIES: Final = 5
+
+
+class Standing(NamedTuple):
+    """What is known of a caller by its policies alone, before a schema is named."""
+
+    firewall: Firewall | None = (
+        None  #: ``mask`` where one of them lets callers from outside in, unless one keeps them out
+    )
+    origins: frozenset[str] = frozenset()  #: where its pages may come from
+    mark: str = ""  #: another one as soon as one of the policies has changed; binds cursors and answers that are kept
+
+
+_Place = TypeVar("_Place")
+_Value = TypeVar("_Value")
+#: From the policies that there are to those that there shall be.
+_Edit = Callable[[Mapping[str, "Kept"]], Mapping[str, "Kept"]]
+
+#: That of a client without policies.
+FREE: Final = Standing()
+
+
+class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A policy, and whether files declared it last."""
+
+    policy: Policy
+    of_file: bool = False
+
+
+class Policies:
+    """The policies of one environment. ``load`` before use. ``keyed``: that of its keyset."""
+
+    def __init__(self, note: SealedNote, keyed: Keyed) -> None:
+        self._note = note
+        self._keyed = keyed
+        self._known: dict[str, Kept] = {}
+        self._declared: frozenset[str] = frozenset()  # names that files have now
+        self._writing = asyncio.Lock()
+        self._standing: dict[tuple[str, ...], Standing] = {}
+        self._rights: dict[tuple[tuple[str, ...], str], tuple[Schema, Rights]] = {}
+        self._whole: dict[str, tuple[Schema, Rights]] = {}
+        #: Where pages may come from by any of the policies.
+        self.origins: frozenset[str] = frozenset()
+
+    async def load(self) -> None:
+        """Read them all. Raises ``VaultError(CANNOT_OPEN)`` when the note was changed or belongs to other keys."""
+        content = await self._note.read()
+        self._install(_decode(content) if content else {})
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def find(self, name: str) -> Policy | None:
+        """The policy of that name."""
+        kept = self._known.get(name)
+        return None if kept is None else kept.policy
+
+    def listed(self) -> list[Policy]:
+        """All of them, by name."""
+        return [self._known[name].policy for name in sorted(self._known)]
+
+    # ------------------------------------------------------------------ changes
+
+    async def put(self, policy: Policy) -> bool:
+        """Put a policy in force; whether there was none of its name. Raises ``VaultError(CONFLICT)`` for one that a file declares."""
+        self._refuse_declared(policy.name)
+        new = policy.name not in self._known
+        await self._change(lambda known: {**known, policy.name: Kept(policy)})
+        return new
+
+    async def declare(self, policies: Sequence[Policy]) -> list[str]:
+        """Put the policies of files in force, all that the files have now; the names of those that changed."""
+        fresh = {policy.name: Kept(policy, of_file=True) for policy in policies}
+        changed = [name for name, kept in fresh.items() if self._known.get(name) != kept]
+        if changed:
+            await self._change(lambda known: {**known, **fresh})
+        self._declared = frozenset(fresh)
+        return changed
+
+    async def remove(self, name: str) -> None:
+        """Forget a policy. Raises ``VaultError``: NOT_FOUND; CONFLICT for one that a file declares."""
+        if name not in self._known:
+            raise VaultError(Code.NOT_FOUND, "There is no policy of that name.")
+        self._refuse_declared(name)
+        await self._change(lambda known: {other: kept for other, kept in known.items() if other != name})
+
+    # ------------------------------------------------------------------ rights
+
+    def standing(self, names: tuple[str, ...]) -> Standing:
+        """What is known of a client with these policies."""
+        if not names:
+            return FREE
+        found = self._standing.get(names)
+        if found is None:
+            own = self._of(names)
+            origins = frozenset(origin for policy in own for origin in policy.origins)
+            mark = hashlib.sha256(encode([names, own])).hexdigest()[:32]
+            found = Standing(firewall(own), origins, mark)
+            _keep(self._standing, names, found)
+        return found
+
+    def rights(self, names: tuple[str, ...], schema: Schema) -> Rights:
+        """What a client with these policies, one at least, may do with the records of a schema."""
+        place = (names, schema.name)
+        kept = self._rights.get(place)
+        if kept is None or kept[0] is not schema:
+            kept = (schema, granted(self._of(names), schema, self._keyed))
+            _keep(self._rights, place, kept)
+        return kept[1]
+
+    def whole(self, schema: Schema) -> Rights:
+        """What a client without policies may do, as rights that know what is left of them outside of the country."""
+        kept = self._whole.get(schema.name)
+        if kept is None or kept[0] is not schema:
+            kept = self._whole[schema.name] = (schema, whole(schema))
+        return kept[1]
+
+    # ------------------------------------------------------------------ parts
+
+    def _of(self, names: Iterable[str]) -> list[Policy]:
+        return [self._known[name].policy for name in names if name in self._known]
+
+    def _refuse_declared(self, name: str) -> None:
+        if name in self._declared:
+            raise VaultError(
+                Code.CONFLICT, f"The policy {name!r} is declared in a file of the setting policies: change the file."
+            )
+
+    async def _change(self, edit: _Edit) -> None:
+        async with self._writing:
+            for _ in range(_TRIES):
+                known = edit(self._known)
+                try:
+                    await self._note.write(encode(known))
+                except VaultError as error:
+                    if error.code is not Code.CONFLICT:
+                        raise
+                    await self.load()  # another process was here first: the change is made to what it left
+                    continue
+                self._install(known)
+                return
+            raise VaultError(Code.CONFLICT, "Others change policies at the same moment: try again.")
+
+    def _install(self, known: Mapping[str, Kept]) -> None:
+        self._known = dict(known)
+        self._standing.clear()
+        self._rights.clear()
+        self.origins = frozenset(origin for kept in known.values() for origin in kept.policy.origins)
+
+
+def _keep(kept: dict[_Place, _Value], place: _Place, value: _Value) -> None:
+    if len(kept) >= REMEMBERED:
+        kept.clear()
+    kept[place] = value
+
+
+_decode: Final = msgspec.json.Decoder(dict[str, Kept], float_hook=Decimal).decode

@@ -1,0 +1,107 @@
+"""What one caller may do with the records of one schema, and what it sees of them: its access policies, put together.
+
+``Rights`` are made once for each combination of policies and schema (``auth.granted``); a client without policies has
+``FULL``, which costs nothing. Three things make sure that what must not be seen is not:
+
+- ``view`` is the schema as the caller knows it. Hidden fields are not in it, so they are unknown wherever a request names them;
+  redacted and masked ones are there as fields of which nothing can be asked.
+- ``rows`` are tests that every record has to pass that the caller finds, changes, makes or deletes.
+- ``shown`` is the one way from a record of the vault to one that may leave it; what writes answers takes nothing else.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Literal, cast
+
+import msgspec
+
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.policy import Act
+from proxy.model.query import Test
+from proxy.model.record import Fields, Record
+from proxy.model.schema import Schema
+
+
+class Shown(Record, frozen=True):
+    """A record as it may be shown to the caller whose rights made it; for ``FULL``, to save time, the very record."""
+
+
+#: Makes of (record id, era of the value, value) what is shown in its place.
+Veil = Callable[[int, int, str], str]
+
+#: What the filter endpoint or the firewall of policies says where nothing else is said.
+Firewall = Literal["block", "mask"]
+
+
+class Rights(msgspec.Struct, frozen=True, eq=False):
+    """The rights of a caller to the records of one schema."""
+
+    actions: frozenset[Act]
+    view: Schema | None = None  #: ``None``: the whole schema, in the clear
+    names: frozenset[str] = frozenset()  #: the fields of ``view`` that are shown at all
+    veils: Mapping[str, Veil] = {}  #: of those, the ones that are not shown as they are
+    rows: tuple[Test, ...] = ()  #: all of them have to hold; they may ask of fields that are not in ``view``
+    creates: bool = True  #: whether records can be made at all: not where a field is hidden that each must have
+    acl: str | None = None  #: the filter endpoint that decides about each record
+    firewall: Firewall | None = None
+    files: bool = True  #: whether attachments are shown
+    abroad: "Rights | None" = None  #: what is left of these rights outside of the country
+
+    def allows(self, act: Act) -> bool:
+        """Whether that may be done at all."""
+        return act in self.actions
+
+    def need(self, *acts: Act) -> None:
+        """Raise ``VaultError(ACCESS_DENIED)`` unless all of that may be done."""
+        if not self.actions.issuperset(acts):
+            raise denied()
+
+    def shown(self, record: Record) -> Shown:
+        """The record as the caller may see it."""
+        if self.view is None:
+            return cast(Shown, record)
+        names = self.names
+        fields: Fields = {name: value for name, value in record.fields.items() if name in names}
+        for name, veil in self.veils.items():
+            value = fields.get(name)
+            if value is not None:
+                fields[name] = _veiled(veil, record, name, value)
+        attachments = record.attachments if self.files else ()
+        shown = msgspec.structs.replace(record, fields=fields, attachments=attachments, eras=None)
+        return cast(Shown, shown)
+
+    def all_shown(self, records: Iterable[Record]) -> list[Shown]:
+        """Each of the records as the caller may see it."""
+        return [self.shown(record) for record in records]
+
+    @property
+    def redacted_fields(self) -> list[str]:
+        """The names of the fields whose shown values are not those that are stored."""
+        return list(self.veils)
+
+    def tells(self, name: str) -> bool:
+        """Whether the caller sees the value of the field as it is."""
+        return self.view is None or (name in self.names and name not in self.veils)
+
+    def outside(self) -> "Rights":
+        """The same for a caller outside of the country: every field redacted or masked, or else not shown at all."""
+        if self.abroad is None:
+            raise VaultError(Code.INTERNAL, "Rights to everything say nothing of a schema: ask for those of one.")
+        return self.abroad
+
+
+#: Everything, in the clear: the rights of a client without policies.
+FULL: Final = Rights(frozenset(Act))
+
+
+def denied(details: tuple[Detail, ...] = ()) -> VaultError:
+    """The refusal of what access policies do not allow."""
+    return VaultError(Code.ACCESS_DENIED, "The access policies of this client do not allow that.", details)
+
+
+def _veiled(veil: Veil, record: Record, name: str, value: Any) -> Any:
+    """What is shown in place of a value, or of each of several."""
+    era = (record.eras or {}).get(name, 0)
+    if isinstance(value, list):
+        eras = era if not isinstance(era, int) else [era] * len(value)
+        return [veil(record.rid, one, text) for one, text in zip(eras, value, strict=True)]
+    return veil(record.rid, era if isinstance(era, int) else era[0], value)

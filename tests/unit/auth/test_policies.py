@@ -1,0 +1,130 @@
+from typing import Any
+
+import pytest
+
+from proxy.auth import policies as module
+from proxy.auth.opening import open_policies
+from proxy.auth.policies import FREE, Policies
+from proxy.crypto.keyset import Keyset
+from proxy.errors import Code, VaultError
+from proxy.model.policy import Act, Policy, read_policy
+from proxy.storage.memory import MemoryStore
+from tests.unit.model.test_policy import EXAMPLE, SCHEMA
+
+KEYSET = Keyset.create("default")
+
+
+def policy(name: str = "p", **more: Any) -> Policy:
+    return read_policy(name, {"schema": "contact", "actions": ["read"], **more})
+
+
+async def opened(store: MemoryStore) -> Policies:
+    return await open_policies(store, KEYSET)
+
+
+async def refused(work: Any) -> Code:
+    with pytest.raises(VaultError) as error:
+        await work
+    return error.value.code
+
+
+async def test_policies_are_there_again_after_a_restart_and_lie_sealed():
+    store = MemoryStore()
+    first = await opened(store)
+    rows = {"filter": {"age": {"$gt": 5}, "region": "north"}}
+    assert await first.put(read_policy("support", EXAMPLE))
+    assert await first.put(policy("b", rows=rows))
+    assert not await first.put(policy("b", rows=rows))
+    again = await opened(store)
+    assert again.listed() == first.listed() == [policy("b", rows=rows), read_policy("support", EXAMPLE)]
+    assert (len(again), again.find("b"), again.find("none")) == (2, policy("b", rows=rows), None)
+    assert again.origins == {"https://app.example.com"}
+    note = await store.note("policies:default")
+    assert note is not None
+    assert b"contact" not in note
+
+
+async def test_what_changes_counts_at_once():
+    policies = await opened(MemoryStore())
+    await policies.put(policy())
+    before = policies.rights(("p",), SCHEMA), policies.standing(("p",))
+    assert policies.rights(("p",), SCHEMA) is before[0]
+    assert policies.standing(("p",)) is before[1]
+    await policies.put(policy(actions=["write"], cors={"origins": ["https://a"]}))
+    assert policies.rights(("p",), SCHEMA).actions == {Act.WRITE}
+    assert policies.standing(("p",)).origins == policies.origins == {"https://a"}
+    assert policies.standing(("p",)).mark != before[1].mark
+    await policies.remove("p")
+    assert policies.rights(("p",), SCHEMA).actions == frozenset()  # a policy that is gone gives nothing, not everything
+    assert policies.origins == frozenset()
+
+
+async def test_the_schema_in_force_is_what_counts():
+    policies = await opened(MemoryStore())
+    await policies.put(policy(fields={"age": "hidden"}))
+    assert policies.rights(("p",), SCHEMA).view is not SCHEMA
+    other = type(SCHEMA)("contact", SCHEMA.fields[:2])
+    view = policies.rights(("p",), other).view
+    assert view is not None
+    assert [field.name for field in view.fields] == ["id", "email"]
+    assert policies.whole(other) is policies.whole(other)
+    assert policies.whole(SCHEMA).view is SCHEMA
+
+
+async def test_the_mark_tells_names_and_contents_apart():
+    policies = await opened(MemoryStore())
+    await policies.declare([policy("a"), policy("b")])
+    marks = [policies.standing(names).mark for names in ((), ("a",), ("b",), ("a", "b"), ("a", "none"))]
+    assert len(set(marks)) == 5
+    assert policies.standing(()) is FREE
+
+
+async def test_what_files_declare_is_changed_there_alone():
+    policies = await opened(MemoryStore())
+    await policies.put(policy("api"))
+    assert await policies.declare([policy("one"), policy("two")]) == ["one", "two"]
+    assert await policies.declare([policy("one", actions=["write"])]) == ["one"]
+    assert await policies.declare([policy("one", actions=["write"])]) == []
+    assert await refused(policies.put(policy("one"))) is Code.CONFLICT
+    assert await refused(policies.remove("one")) is Code.CONFLICT
+    await policies.remove("two")  # its file is gone
+    await policies.put(policy("api", actions=["delete"]))
+    assert await refused(policies.remove("two")) is Code.NOT_FOUND
+    assert [item.name for item in policies.listed()] == ["api", "one"]
+
+
+async def test_two_processes_do_not_undo_each_others_changes():
+    store = MemoryStore()
+    one, other = await opened(store), await opened(store)
+    await one.put(policy("a"))
+    await other.put(policy("b"))
+    assert [item.name for item in other.listed()] == ["a", "b"]
+    await one.put(policy("c"))
+    assert [item.name for item in one.listed()] == ["a", "b", "c"]
+
+
+async def test_a_store_that_always_changes_is_told(monkeypatch):
+    policies = await opened(MemoryStore())
+
+    async def conflict(_content: bytes) -> None:
+        raise VaultError(Code.CONFLICT, "")
+
+    monkeypatch.setattr(policies._note, "write", conflict)
+    assert await refused(policies.put(policy())) is Code.CONFLICT
+
+    async def down(_content: bytes) -> None:
+        raise VaultError(Code.VAULT_DOWN, "")
+
+    monkeypatch.setattr(policies._note, "write", down)
+    assert await refused(policies.put(policy())) is Code.VAULT_DOWN
+    assert len(policies) == 0
+
+
+async def test_what_is_remembered_is_bounded(monkeypatch):
+    monkeypatch.setattr(module, "REMEMBERED", 10)
+    policies = await opened(MemoryStore())
+    for number in range(100):
+        policies.rights((f"p{number}",), SCHEMA)
+        policies.standing((f"p{number}",))
+    assert len(policies._rights) <= 10
+    assert len(policies._standing) <= 10
