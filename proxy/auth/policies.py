@@ -154,16 +154,20 @@ class Policies:
         async with self._writing:
             for _ in range(_TRIES):
                 known = edit(self._known)
-                try:
-                    await self._note.write(encode(known))
-                except VaultError as error:
-                    if error.code is not Code.CONFLICT:
-                        raise
-                    await self.load()  # another process was here first: the change is made to what it left
-                    continue
-                self._install(known)
-                return
+                if await self._written(known):
+                    self._install(known)
+                    return
+                await self.load()  # another process was here first: the change is made to what it left
             raise VaultError(Code.CONFLICT, "Others change policies at the same moment: try again.")
+
+    async def _written(self, known: Mapping[str, Kept]) -> bool:
+        try:
+            await self._note.write(encode(known))
+        except VaultError as error:
+            if error.code is not Code.CONFLICT:
+                raise
+            return False
+        return True
 
     def _install(self, known: Mapping[str, Kept]) -> None:
         self._known = dict(known)
