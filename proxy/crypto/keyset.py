@@ -94,6 +94,10 @@ class Keyset(Secret):
         """The keyed functions that tokens of one field are made with."""
         return FieldKeys(self._token_root, self.environment, schema, field)
 
+    def rehash_keys(self, dtk: str, schema: str, field: str) -> FieldKeys:
+        """The keyed functions of one field under a key of the caller's own; without this keyset the key alone tells nothing."""
+        return FieldKeys(derive(self._token_root, "rehash", self.environment, dtk), self.environment, schema, field)
+
     @classmethod
     def _of(cls, environment: str, content: dict[str, Any]) -> "Keyset":
         data = {bytes.fromhex(key_id): _bare(key) for key_id, key in content["data"].items()}

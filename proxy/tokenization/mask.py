@@ -1,4 +1,4 @@
-"""Masks: a few characters stay readable, every other letter and digit becomes the mask character.
+"""Masks: a few characters stay readable, every other letter and digit (or what ``type`` names) becomes the mask character.
 
 White space and ASCII punctuation stay, so that a masked telephone number still looks like one. At least one character
 is masked: where everything would stay readable, nothing does. Masks collide, so they resolve by their record.
@@ -6,7 +6,7 @@ is masked: where everything would stay readable, nothing does. Masks collide, so
 
 import re
 import string
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from proxy.model.value import Value
@@ -41,26 +41,36 @@ DEFAULT_MASK: Mapping[str, Visible] = {
 }
 
 
-def mask_text(text: str, visible: Visible, character: str) -> str:
-    """The text masked."""
+def _letter_or_digit(character: str) -> bool:
+    return not (character.isspace() or character in string.punctuation)
+
+
+#: What kinds of characters a mask takes the place of: the option ``type`` (service specification, "Rehash").
+TYPES: Mapping[str, Callable[[str], bool]] = {
+    "alphanumeric": _letter_or_digit,
+    "alphabetic": lambda character: _letter_or_digit(character) and not character.isnumeric(),
+    "numeric": str.isnumeric,
+    "all": lambda character: not character.isspace(),
+}
+
+
+def mask_text(text: str, visible: Visible, character: str, kind: str = "alphanumeric") -> str:
+    """The text masked; ``kind`` is one of ``TYPES``."""
+    masked = TYPES[kind]
     head, tail = text, ""
     if visible.domain and "@" in text:
         head, at, domain = text.rpartition("@")
         tail = at + domain
     shown = _year(head) if visible.year else None
-    hidden = [place for place, one in enumerate(head) if _masked(one) and not (shown and place in shown)]
+    hidden = [place for place, one in enumerate(head) if masked(one) and not (shown and place in shown)]
     if len(hidden) > visible.first + visible.last:
         hidden = hidden[visible.first : len(hidden) - visible.last]
     elif not hidden:
-        return "".join(character if _masked(one) else one for one in text)
+        return "".join(character if masked(one) else one for one in text)
     out = list(head)
     for place in hidden:
         out[place] = character
     return "".join(out) + tail
-
-
-def _masked(character: str) -> bool:
-    return not (character.isspace() or character in string.punctuation)
 
 
 def _year(text: str) -> range | None:
@@ -74,6 +84,7 @@ class Mask:
 
     visible: Visible | None  #: ``None``: as the kind of the field says
     character: str
+    type: str = "alphanumeric"  #: one of ``TYPES``
     name: str = "mask"
     same: bool = False
     resolution: Resolution = Resolution.BY_RECORD
@@ -82,22 +93,23 @@ class Mask:
         return 1.0
 
     def bind(self, keys: TokenKeys, kind: str, region: str) -> Tokenizer:
-        return MaskTokenizer(Binding(self, keys, kind, region), self.visible or DEFAULT_MASK[kind], self.character)
+        return MaskTokenizer(Binding(self, keys, kind, region), self, self.visible or DEFAULT_MASK[kind])
 
 
 class MaskTokenizer(ValueTokenizer):
     """Masks the values of one field."""
 
-    __slots__ = ("_character", "_visible")
+    __slots__ = ("_character", "_type", "_visible")
 
-    def __init__(self, binding: Binding, visible: Visible, character: str) -> None:
+    def __init__(self, binding: Binding, mask: Mask, visible: Visible) -> None:
         super().__init__(binding, NOWHERE)
         self._visible = visible
-        self._character = character
+        self._character = mask.character
+        self._type = mask.type
 
     def _token(self, value: Value) -> Value:
         text_only(self._binding, value)
-        token = mask_text(value.text, self._visible, self._character)
+        token = mask_text(value.text, self._visible, self._character, self._type)
         if token == value.text:
             raise self._binding.unfit("it has nothing that could be masked")
         return Value(token)
@@ -110,10 +122,13 @@ def _mask(given: Given) -> Mask:
     character = given.text("char", "*")
     if len(character) != 1 or not character.isprintable() or character.isspace():
         raise ValueError("char of token shape mask is one printable character")
-    if not given.options.keys() - {"char"}:
-        return Mask(None, character)
+    kind = given.text("type", "alphanumeric")
+    if kind not in TYPES:
+        raise ValueError(f"type of token shape mask is one of {', '.join(TYPES)}")
+    if not given.options.keys() - {"char", "type"}:
+        return Mask(None, character, kind)
     visible = Visible(given.count("first"), given.count("last"), given.flag("domain"), given.flag("year"))
-    return Mask(visible, character)
+    return Mask(visible, character, kind)
 
 
 MASK = Parser(
@@ -121,6 +136,7 @@ MASK = Parser(
     {
         "first": "how many letters and digits at the beginning stay readable",
         "last": "how many letters and digits at the end stay readable",
+        "type": "which characters are masked: alphanumeric (letters and digits, the default), alphabetic, numeric, or all but white space",
         "char": "the character that takes the place of the others; default *",
         "domain": "true: what stands behind the @ stays readable",
         "year": "true: the year of a date stays readable",

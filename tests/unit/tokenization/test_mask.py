@@ -62,3 +62,20 @@ def test_an_option_replaces_the_mask_of_the_kind_and_a_character_alone_does_not(
 def test_a_mask_character_is_one_that_can_be_seen(char):
     with pytest.raises(ValueError, match="char"):
         make_shape("mask", {"char": char})
+
+
+@pytest.mark.parametrize(
+    ("kind", "masked"),
+    [("alphanumeric", "** **-*"), ("alphabetic", "4* 7*-*"), ("numeric", "*B *x-é"), ("all", "** ****")],
+)
+def test_a_type_says_which_characters_are_masked(kind, masked):
+    assert bound("mask", "text", type=kind).mint(Value("4B 7x-é"), 1, 1).text == masked
+
+
+def test_a_type_leaves_the_mask_of_the_kind_in_force():
+    assert bound("mask", "phone", type="numeric").mint(Value("+46 70-123 45 67"), 1, 1).text == "+** **-*** ** 67"
+
+
+def test_an_unknown_type_names_those_that_there_are():
+    with pytest.raises(ValueError, match="alphanumeric, alphabetic, numeric, all"):
+        make_shape("masking", {"type": "letters"})

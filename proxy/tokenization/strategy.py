@@ -1,0 +1,74 @@
+"""Rehash strategies: a token shape under its service name, with the kind of value that it is meant for (specification, "Rehash").
+
+A rehash computes tokens for whoever keeps them outside the vault, so nothing is sealed in them and nothing is looked up by them:
+a shape that would carry its record carries random numbers instead. The ``…Persistent`` names are keyed functions of environment, field, the
+caller's key (``dtk``) and the normal form of the value.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from proxy.model.value import Value
+from proxy.tokenization import KINDS, PERSISTENT, SHAPES, SYNONYMS, make_shape
+from proxy.tokenization.base import Shape, Tokenizer, TokenKeys
+
+#: The caller's own key of persistent strategies.
+DTK: Final = re.compile(r"[0-9A-Za-z]{96}", re.ASCII)
+
+#: Shape -> the kind whose normal form decides which values are equal, where the options name none.
+_KIND: Final = {"email": "email", "luhn": "card", "date": "date", "uuid": "uuid", "numeric": "number"}
+
+#: Bytes drawn for the two numbers that stand in place of a record's in a token that is to be random: 8 and 4, all that it holds.
+_DRAWN: Final = 12
+
+
+def names() -> list[str]:
+    """Every name of a strategy: those of the service, and ours."""
+    return sorted({*SHAPES, *SYNONYMS, *PERSISTENT})
+
+
+class Strategy(NamedTuple):
+    """How the new value of a field is made."""
+
+    shape: Shape
+    kind: str
+
+    def bind(self, keys: TokenKeys, region: str) -> "Rehasher":
+        """What makes the values of one field."""
+        return Rehasher(self.shape.bind(keys, self.kind, region), keys)
+
+
+class Rehasher:
+    """Makes new values of one field."""
+
+    __slots__ = ("_keys", "_tokenizer")
+
+    def __init__(self, tokenizer: Tokenizer, keys: TokenKeys) -> None:
+        self._tokenizer = tokenizer
+        self._keys = keys
+
+    def __call__(self, value: Value) -> Value:
+        """The new value. Raises ``VaultError(VALUE_UNFIT)``, which never shows the value."""
+        return self._tokenizer.mint(value, *divmod(int.from_bytes(self._keys.random(_DRAWN), "big"), 1 << 32))
+
+
+def strategy(name: str, options: Mapping[str, object]) -> Strategy:
+    """The strategy of that name; ``ValueError`` with a sentence that says what to write.
+
+    Beside the options of the shape there is ``kind``: what the field holds, which decides what of two spellings is one value.
+    """
+    if name not in names():
+        raise ValueError(f"there is no strategy {_quoted(name)}; there are {', '.join(names())}")
+    if "same" in options:
+        raise ValueError("same is not said here: the strategies that give equal values equal tokens end in Persistent")
+    own = {option: value for option, value in options.items() if option != "kind"}
+    shape = make_shape(name, own)
+    kind = options.get("kind", _KIND.get(shape.name, "text"))
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise ValueError(f"kind is one of {', '.join(KINDS)}")
+    return Strategy(shape, kind)
+
+
+def _quoted(name: str) -> str:
+    return repr(name) if len(name) <= 64 and name.isprintable() else "of this name"
