@@ -45,6 +45,21 @@ class Attachment(msgspec.Struct, frozen=True):
     updated_at: int
 
 
+class Rehashed(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """What a rehash has made of one field of a record (``vault.rehash``)."""
+
+    of: bytes  #: keyed digest of the value that it was made of, so that it counts for that value alone
+    token: str  #: the newest, as text
+    json: bool  #: whether that text is JSON, such as a number
+    found: bool  #: whether it is found by itself
+    job: str = ""  #: the run that made it; empty: a single request
+    old: tuple[str, ...] = ()  #: those before it that are still found, oldest first
+
+
+#: By the names of the rules that they were made by.
+Tokens = dict[str, Rehashed]
+
+
 class Record(msgspec.Struct, frozen=True):
     """One version of a record in the clear; instants are milliseconds since the epoch."""
 
@@ -61,6 +76,7 @@ class Record(msgspec.Struct, frozen=True):
     #: By field: a number that is another one whenever the text of the field has changed, and never comes back (a list where the
     #: field has several). Absent: unchanged since the record was made. Redacted values are made with it.
     eras: Mapping[str, int | Sequence[int]] | None = None
+    tokens: Tokens | None = None  #: those that a rehash has made of it
 
 
 class Draft(msgspec.Struct, frozen=True):

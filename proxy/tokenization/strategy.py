@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from proxy.model.value import Value
 from proxy.tokenization import KINDS, PERSISTENT, SHAPES, SYNONYMS, make_shape
-from proxy.tokenization.base import Shape, Tokenizer, TokenKeys
+from proxy.tokenization.base import Resolution, Shape, Tokenizer, TokenKeys
 
 #: The caller's own key of persistent strategies.
 DTK: Final = re.compile(r"[0-9A-Za-z]{96}", re.ASCII)
@@ -51,6 +51,11 @@ class Rehasher:
     def __call__(self, value: Value) -> Value:
         """The new value. Raises ``VaultError(VALUE_UNFIT)``, which never shows the value."""
         return self._tokenizer.mint(value, *divmod(int.from_bytes(self._keys.random(_DRAWN), "big"), 1 << 32))
+
+    def findable(self, token: Value) -> bool:
+        """Whether this very token is large enough to be found by itself."""
+        resolution = self._tokenizer.resolution
+        return resolution is Resolution.SEALED or (resolution is Resolution.INDEXED and self._tokenizer.indexed(token))
 
 
 def strategy(name: str, options: Mapping[str, object]) -> Strategy:

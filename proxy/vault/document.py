@@ -7,16 +7,17 @@ from decimal import Decimal
 
 import msgspec
 
-from proxy.model.record import Action, Fields
+from proxy.model.record import Action, Fields, Tokens
 
 
-class Document(msgspec.Struct, frozen=True, rename={"fields": "f", "action": "a", "by": "b", "at": "t"}):
+class Document(msgspec.Struct, frozen=True, rename={"fields": "f", "action": "a", "by": "b", "at": "t", "tokens": "k"}):
     """One version of a record: its fields, what made it, the client that did, and when (milliseconds since the epoch)."""
 
     fields: Fields
     action: Action = Action.CREATE
     by: str = ""
     at: int = 0
+    tokens: Tokens | msgspec.UnsetType = msgspec.UNSET  #: where a rehash made any
 
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode

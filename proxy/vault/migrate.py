@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.record import Record
-from proxy.storage.changes import Amend, Change, Inscribe, Remove
+from proxy.storage.changes import Amend, Change, Inscribe, Reindex, Remove
 from proxy.storage.rows import Past, Row
 from proxy.vault.attached import handed_over
 from proxy.vault.closing import TRIES, Closing, attempt, locked, overtaken, refuse_of_rules
@@ -90,8 +90,10 @@ def _merged(records: Records, pair: _Pair, past: Sequence[Past], by: str) -> tup
     ends = min([at for at in (before.expires_at, other.expires_at) if at is not None], default=None)
     taken = _taken(records, pair, past) if records.keeps_history else []
     row = pair.destination._replace(version=pair.destination.version + len(taken))
-    following = records.next_row(row, fields, by, ends)
+    following = records.next_row(row, fields, by, ends, {**(before.tokens or {}), **(other.tokens or {})})
     changes = replacing(records, pair.destination, following, (before.fields, fields))
+    if found := records.token_hashes(other.tokens or {}):
+        changes.append(Reindex(row.rid, add=tuple(found)))
     return record_of(following, before.key, fields, by), [*taken, *changes]
 
 

@@ -1,4 +1,4 @@
-"""One pass of a migration: every row of a table, batch by batch, each record under its lock.
+"""One pass of a migration, or of another piece of work that goes through all records: every row of a table, batch by batch, each record under its lock.
 
 Reads never wait. A write to a record waits while the batch that the record is in is committed, some milliseconds. How far the
 pass is stands in a note of the store, so that another process goes on there; rows that are visited twice are left as they are.
@@ -31,7 +31,7 @@ Visit = Callable[[Row], Sequence[Change]]
 class Progress:
     """How far a pass is."""
 
-    phase: Phase
+    phase: Phase | None = None  #: of a migration
     total: int = 0  #: records when the pass began
     done: int = 0  #: records visited, or added since
     failed: int = 0  #: records with a value that cannot be converted
@@ -54,13 +54,13 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Pass:
-    """One pass over one table. ``change`` identifies it, so that the note of an earlier one is not taken for its own."""
+    """One pass over one table. ``change`` identifies it, so that the note of an earlier one of its ``kind`` is not taken for its own."""
 
-    def __init__(self, collection: Collection, change: str, progress: Progress) -> None:
+    def __init__(self, collection: Collection, change: str, progress: Progress, kind: str = "migration") -> None:
         self._collection = collection
         self._store: Store = collection.store
         self._table = collection.table
-        self._note = f"migration:{collection.around.environment}:{collection.name}"
+        self._note = f"{kind}:{collection.around.environment}:{collection.name}"
         self._written: bytes | None = None
         self._change = change
         self._after = 0

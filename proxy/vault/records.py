@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from typing import Any
 
+from msgspec import UNSET
+
 from proxy.errors import Code, VaultError
 from proxy.model.conversion import conformed
-from proxy.model.record import Action, Fields, Record
+from proxy.model.record import Action, Fields, Record, Tokens
 from proxy.model.rights import FULL, Rights
 from proxy.model.schema import Field, FieldType, Schema, Storage
 from proxy.storage.cells import spelled_exactly
@@ -50,6 +52,8 @@ class Records:
             for field in self.schema.fields
             if field.type is FieldType.JSON and field.storage is not Storage.ENCRYPTED
         }
+        #: What a token that a rehash has made is found by.
+        self.rehashed = keyset.hasher("rehashed", self.schema.name)
         #: Seals the places where pages of aggregations end.
         self.cursors = keyset.sealed_texts("cursor")
         self._columns = {
@@ -99,11 +103,11 @@ class Records:
         body = collection.sealer.plain_body((rid, salt), pack(Document(fields, Action.CREATE, by, now)), 1)
         return Row(rid, digest, None, State.LIVE, 1, now, now, expires_at, salt, body, self.cells(fields))
 
-    def next_row(self, row: Row, fields: Fields, by: str, expires_at: int | None) -> Row:
-        """The row with its next version; the key stays."""
+    def next_row(self, row: Row, fields: Fields, by: str, expires_at: int | None, tokens: Tokens | None = None) -> Row:
+        """The row with its next version; the key stays. ``tokens``: those of a rehash that go on."""
         collection, version = self.collection, row.version + 1
         now = max(collection.clock(), row.updated_at)  # a clock that was set back must not disorder the history
-        plain = pack(Document(fields, Action.UPDATE, by, now))
+        plain = pack(Document(fields, Action.UPDATE, by, now, tokens or UNSET))
         body = collection.sealer.plain_body((row.rid, row.salt), plain, version)
         return row._replace(version=version, updated_at=now, expires_at=expires_at, body=body, cells=self.cells(fields))
 
@@ -138,6 +142,10 @@ class Records:
             if value is not None:
                 found.update(hash_of(leaf(at, item, inside)) for at, item, inside in leaves(value))
         return found
+
+    def token_hashes(self, tokens: Tokens) -> set[bytes]:
+        """What the token index has of tokens that a rehash has made."""
+        return {self.rehashed(text.encode()) for one in tokens.values() if one.found for text in (one.token, *one.old)}
 
     # ------------------------------------------------------------------ questions
 
@@ -181,6 +189,7 @@ class Records:
             row.expires_at,
             document.action,
             document.by,
+            tokens=document.tokens or None,
         )
 
     def open_past(self, past: Past, created_at: int, key: str | None = None) -> Record:

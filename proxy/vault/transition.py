@@ -6,6 +6,8 @@ when they are opened. Index entries of both lives of a field stand side by side 
 an update leaves behind after the switch are of the life that nobody asks any more, and go with their record.
 """
 
+import msgspec
+
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.conversion import Conversion
 from proxy.model.faults import Unfit
@@ -14,7 +16,7 @@ from proxy.model.schema import Schema
 from proxy.storage.changes import Change, Reindex, Replace
 from proxy.storage.rows import Cell, Row
 from proxy.vault.collection import Collection, Recipe
-from proxy.vault.document import Document, is_document, pack, unpack
+from proxy.vault.document import is_document, pack, unpack
 from proxy.vault.entries import Entry, Origin, Phase
 from proxy.vault.records import Records
 from proxy.vault.vault import Vault
@@ -91,7 +93,7 @@ class Cleaning(Records):
         fields, body = self._typed(dict(document.fields)), row.body
         if fields != document.fields:
             sealer = self.collection.sealer.record(row.rid, row.salt)
-            body = sealer.plain_body(pack(Document(fields, document.action, document.by, document.at)), row.version)
+            body = sealer.plain_body(pack(msgspec.structs.replace(document, fields=fields)), row.version)
         changes: list[Change] = []
         cells = self.cells(fields)
         if body is not row.body or cells != row.cells:

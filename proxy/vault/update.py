@@ -152,7 +152,7 @@ async def _changed(update: _Update, found: Sequence[Sequence[Row]]) -> tuple[lis
             before = update.records.open(row)
             if draft.key is not None and draft.key != before.key:
                 raise _other_key(update, draft)
-            record, more = successor(update.records, row, before.fields, merged(before, draft), update.by)
+            record, more = successor(update.records, row, before, merged(before, draft), update.by)
             made.append(record)
             changes.extend(more)
             if len(made) % _AT_ONCE == 0:

@@ -59,13 +59,15 @@ async def create(
     raise overtaken(records)
 
 
-def successor(
-    records: Records, row: Row, before: Mapping[str, object], draft: Draft, by: str
-) -> tuple[Record, list[Change]]:
-    """The next version of a row, whose fields are those of the draft; and the changes that make it so."""
+def successor(records: Records, row: Row, before: Record, draft: Draft, by: str) -> tuple[Record, list[Change]]:
+    """The next version of a row, whose fields are those of the draft; and the changes that make it so.
+
+    What a rehash has made of the record goes on: it tells by itself which values it is of.
+    """
     expires = None if draft.expires_at is UNSET else draft.expires_at
-    following = records.next_row(row, draft.fields, by, expires)
-    return record_of(following, draft.key, draft.fields, by), replacing(records, row, following, (before, draft.fields))
+    following = records.next_row(row, draft.fields, by, expires, before.tokens)
+    made = record_of(following, draft.key, draft.fields, by)
+    return made, replacing(records, row, following, (before.fields, draft.fields))
 
 
 def replacing(
@@ -103,7 +105,7 @@ def _upserts(
         if row is None:
             (record,), more = _inserts(records, (draft,), (records.collection.key_hash(draft.key or ""),), by)
         else:
-            record, more = successor(records, row, records.open(row).fields, draft, by)
+            record, more = successor(records, row, records.open(row), draft, by)
         made.append(record)
         changes.extend(more)
     return made, changes

@@ -16,8 +16,9 @@ from proxy.crypto.keyset import Keyset
 from proxy.crypto.master import MasterKey
 from proxy.crypto.sources import open_source
 from proxy.model.value import Value
-from proxy.tokenization import SHAPES, make_shape
+from proxy.tokenization import PERSISTENT, SHAPES, make_shape
 from proxy.tokenization.normal import KINDS, normalize
+from proxy.tokenization.strategy import strategy
 from tests.support.tree import ROOT
 
 Answer = dict[str, Any]
@@ -88,6 +89,12 @@ def same_token(answer: Answer) -> None:
     assert tokenizer.mint(Value(answer["value"]), 1, 1).text == answer["token"]
 
 
+def rehashed(answer: Answer) -> None:
+    keys = KEYSET.rehash_keys(answer["dtk"], "records", answer["field"])
+    make = strategy(answer["strategy"], answer["options"]).bind(keys, answer["region"])
+    assert make(Value(answer["value"])).text == answer["token"]
+
+
 def normal(answer: Answer) -> None:
     assert normalize(answer["kind"], answer["text"], answer["region"]) == answer["normal"]
 
@@ -116,6 +123,7 @@ CHECKS: dict[str, Callable[[Answer], None]] = {
     "permute": permute,
     "sealed token": sealed_token,
     "same token": same_token,
+    "rehashed": rehashed,
     "normal": normal,
     "audit line": audit_line,
     "audit mark": audit_mark,
@@ -146,4 +154,5 @@ def test_there_are_answers_of_every_kind_and_shape_with_keys():
     assert {answer["shape"] for answer in ANSWERS if answer["what"] == "same token"} == {
         name for name in SHAPES if "same" in SHAPES[name].options
     }
+    assert {answer["strategy"] for answer in ANSWERS if answer["what"] == "rehashed"} >= PERSISTENT.keys()
     assert {answer["kind"] for answer in ANSWERS if answer["what"] == "normal"} == KINDS.keys()

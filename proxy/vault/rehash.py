@@ -1,0 +1,236 @@
+"""New tokens for the values of records, for whoever keeps tokens of them outside the vault (specification, "Rehash").
+
+What a rehash makes is kept in the sealed body of the record, beside its fields, and large tokens are found through the token
+index: the newest ones, and those before them until somebody says that they may be forgotten. So an application that still holds
+an old token is told by ``resolve`` which record and field it stands for, and which token is the newest. Each token counts for the value that it was
+made of: when that changes, it is as if it had never been.
+
+The record itself does not change: its fields, version and times stay, and so do the tokens that the proxy has given to an
+application, which are another thing: the vault itself puts values in their place.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from proxy.crypto.prf import Prf
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.builtin import PROFILE_KEY
+from proxy.model.faults import step
+from proxy.model.record import Record, Rehashed, Tokens
+from proxy.model.value import Value
+from proxy.storage.changes import Change, Reindex, Replace
+from proxy.storage.query import Is, Order, Select
+from proxy.storage.rows import Row
+from proxy.tokenization.strategy import Rehasher, Strategy
+from proxy.vault.closing import TRIES, attempt, locked, overtaken
+from proxy.vault.document import is_document, pack, unpack
+from proxy.vault.records import Records
+from proxy.vault.rehash_rules import Rules, selected, shown, value_at
+
+#: Tokens of one value that are found beside the newest.
+MOST_OLD = 16
+
+#: What a rehash commits besides its own changes, given its result.
+Closing = Callable[[Sequence["Made"]], Sequence[Change]]
+
+
+class Made(NamedTuple):
+    """What a rehash answers of one record."""
+
+    record: Record
+    fields: dict[str, Any]  #: the new values by names of rules; ``None``: the record has no value there
+
+
+class Resolved(NamedTuple):
+    """What a token stands for."""
+
+    token: str
+    record: Record
+    name: str  #: the name of the rule that it was made by
+    newest: str  #: the newest token of the same value
+
+
+class Rehash:
+    """Rules with the keys of a schema; makes the tokens of its records. ``job``: the run that they are made in."""
+
+    def __init__(self, records: Records, rules: Rules, dtk: str, job: str = "") -> None:
+        self._records = records
+        self._rules = rules
+        self._dtk = dtk
+        self._job = job
+        self._makers: dict[str, Rehasher] = {}
+        self._digests: dict[str, Prf] = {}
+
+    def tokens(self, record: Record) -> tuple[Tokens, dict[str, Any]]:
+        """What the record has of tokens then, and the new values by names of rules.
+
+        Raises ``VaultError``: ``VALUE_UNFIT`` with a detail for each field whose value its strategy does not take;
+        ``UNPROCESSABLE`` where old tokens have to be forgotten first.
+        """
+        tokens = dict(record.tokens or {})
+        fields: dict[str, Any] = {}
+        faults: list[Detail] = []
+        for name, chosen, value in selected(self._rules, self._records.schema, record.fields):
+            fields[name] = None
+            if value is None:
+                tokens.pop(name, None)
+                continue
+            try:
+                tokens[name] = made = self._made(name, chosen, value, tokens.get(name))
+            except VaultError as error:
+                if error.code is not Code.VALUE_UNFIT:
+                    raise
+                faults.append(Detail("/rules" + step(name), error.message))
+                continue
+            fields[name] = shown(Value(made.token, made.json))
+        if faults:
+            raise VaultError(Code.VALUE_UNFIT, "A value does not fit the strategy of its field.", tuple(faults))
+        return tokens, fields
+
+    def changes(self, row: Row, before: Record, tokens: Tokens) -> list[Change]:
+        """What gives a row these tokens. Nothing for a record that the proxy has collected: its tokens are the proxy's."""
+        return changes(self._records, row, before, tokens)
+
+    def _made(self, name: str, chosen: Strategy, value: Value, before: Rehashed | None) -> Rehashed:
+        digest = self._digest(name, value)
+        if before is not None and before.of != digest:
+            before = None
+        if before is not None and self._job and before.job == self._job:
+            return before  # this run has been here
+        maker = self._makers.get(name)
+        if maker is None:
+            around = self._records.collection.around
+            keys = around.keyset.rehash_keys(self._dtk, self._records.name, name)
+            maker = self._makers[name] = chosen.bind(keys, around.region)
+        new = maker(value)
+        return Rehashed(digest, new.text, new.json, maker.findable(new), self._job, _old(before, new.text))
+
+    def _digest(self, name: str, value: Value) -> bytes:
+        keyed = self._digests.get(name)
+        if keyed is None:
+            keyed = self._digests[name] = _digests(self._records, name)
+        return _digest(keyed, value)
+
+
+def _digests(records: Records, name: str) -> Prf:
+    """What tells the values of one rule apart without holding them."""
+    return records.collection.around.keyset.hasher("rehashed value", records.name, name)
+
+
+def _digest(keyed: Prf, value: Value) -> bytes:
+    return keyed(b"%d%b" % (value.json, value.text.encode("utf-8", "surrogatepass")))
+
+
+def _old(before: Rehashed | None, new: str) -> tuple[str, ...]:
+    """The tokens that stay beside the new one."""
+    if before is None:
+        return ()
+    old = [text for text in before.old if text != new]
+    if before.found and before.token != new:
+        old.append(before.token)
+    if len(old) > MOST_OLD:
+        raise VaultError(
+            Code.UNPROCESSABLE,
+            f"A value has {MOST_OLD} old tokens that are still found: forget those that nobody holds any more first.",
+        )
+    return tuple(old)
+
+
+def changes(records: Records, row: Row, before: Record, tokens: Tokens) -> list[Change]:
+    """What gives a row these tokens, its version and everything else as it is."""
+    if tokens == (before.tokens or {}):
+        return []
+    plain = records.collection.sealer.open_plain(row)
+    if not is_document(plain):
+        return []
+    document = msgspec.structs.replace(unpack(plain), tokens=tokens or msgspec.UNSET)
+    body = records.collection.sealer.plain_body((row.rid, row.salt), pack(document), row.version)
+    old, new = records.token_hashes(before.tokens or {}), records.token_hashes(tokens)
+    made: list[Change] = [Replace(row._replace(body=body), row.version)]
+    if old != new:
+        made.append(Reindex(row.rid, tuple(new - old), tuple(old - new - records.hashes(before.fields))))
+    return made
+
+
+async def resolve(records: Records, tokens: Sequence[str]) -> list[Resolved]:
+    """What those of these tokens stand for that stand for anything, in their order; a token of equal values for several.
+
+    Raises ``VaultError(CANNOT_OPEN)``.
+    """
+    collection = records.collection
+    hashes = {records.rehashed(token.encode("utf-8", "surrogatepass")): token for token in tokens}
+    hits = await collection.store.by_tokens(collection.table, list(hashes))
+    rows = await collection.store.rows(collection.table, list({rid for rids in hits.values() for rid in rids}))
+    opened = {rid: records.open(row) for rid, row in rows.items() if collection.alive(row)}
+    found: list[Resolved] = []
+    for digest, token in hashes.items():
+        for rid in hits.get(digest, ()):
+            if rid in opened:
+                found.extend(_resolved(records, opened[rid], token))
+    return found
+
+
+def _resolved(records: Records, record: Record, token: str) -> Iterator[Resolved]:
+    """The values of the record that the token stands for."""
+    for name, kept in (record.tokens or {}).items():
+        if not kept.found or (token != kept.token and token not in kept.old):
+            continue
+        value = value_at(records.schema, record.fields, name)
+        if value is not None and _digest(_digests(records, name), value) == kept.of:
+            yield Resolved(token, record, name, kept.token)
+
+
+async def rehash(records: Records, plan: Rehash, keys: Sequence[str], most: int, closing: Closing) -> list[Made]:
+    """Make new tokens for the records that have one of these profile keys, all or none; the older records first.
+
+    Raises ``VaultError``: ``UNPROCESSABLE`` for more than ``most`` records; ``CANNOT_OPEN``; ``CONFLICT``; as ``Rehash.tokens``.
+    """
+    for _ in range(TRIES):
+        wanted = await _matching(records, keys, most)
+        async with locked(records, [row.key for row in wanted if row.key is not None]):
+            rows = await _again(records, wanted)
+            made, more = _all(plan, [(row, records.open(row)) for row in rows])
+            if await attempt(records, [*more, *closing(made)]):
+                records.collection.observe("rehashed", len(made))
+                return made
+    raise overtaken(records)
+
+
+def _all(plan: Rehash, rows: Iterable[tuple[Row, Record]]) -> tuple[list[Made], list[Change]]:
+    made: list[Made] = []
+    more: list[Change] = []
+    for row, record in rows:
+        tokens, fields = plan.tokens(record)
+        made.append(Made(record, fields))
+        more.extend(plan.changes(row, record, tokens))
+    return made, more
+
+
+async def _matching(records: Records, keys: Sequence[str], most: int) -> list[Row]:
+    collection = records.collection
+    cells = tuple(records.cell(PROFILE_KEY, key) for key in keys)
+    asked = Select(
+        Is(records.column(PROFILE_KEY), cells), collection.clock(), (Order("@rid"),), limit=most + 1, counted=False
+    )
+    rows = (await collection.store.select(collection.table, asked)).rows
+    if len(rows) > most:
+        raise VaultError(
+            Code.UNPROCESSABLE,
+            f"More than {most:,} records have these profile keys: name fewer, or rehash all records by `domicile rehash`.",
+        )
+    return rows
+
+
+async def _again(records: Records, wanted: Sequence[Row]) -> list[Row]:
+    """The same rows now that nobody else changes them, without those that have gone or match no more."""
+    collection = records.collection
+    rows = await collection.store.rows(collection.table, [row.rid for row in wanted])
+
+    def fits(before: Row) -> bool:
+        now = rows.get(before.rid)
+        stays = now is not None and collection.alive(now)
+        return stays and records.stored(rows[before.rid], PROFILE_KEY) == records.stored(before, PROFILE_KEY)
+
+    return [rows[row.rid] for row in wanted if fits(row)]
