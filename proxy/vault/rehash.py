@@ -18,12 +18,14 @@ from proxy.crypto.prf import Prf
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.builtin import PROFILE_KEY
 from proxy.model.faults import step
+from proxy.model.query import Equals
 from proxy.model.record import Record, Rehashed, Tokens
 from proxy.model.value import Value
 from proxy.storage.changes import Change, Reindex, Replace
-from proxy.storage.query import Is, Order, Select
+from proxy.storage.query import All, Is, Order, Select
 from proxy.storage.rows import Row
 from proxy.tokenization.strategy import Rehasher, Strategy
+from proxy.vault.asking import ask
 from proxy.vault.closing import TRIES, attempt, locked, overtaken
 from proxy.vault.document import is_document, pack, unpack
 from proxy.vault.records import Records
@@ -162,8 +164,10 @@ async def resolve(records: Records, tokens: Sequence[str]) -> list[Resolved]:
     collection = records.collection
     hashes = {records.rehashed(token.encode("utf-8", "surrogatepass")): token for token in tokens}
     hits = await collection.store.by_tokens(collection.table, list(hashes))
-    rows = await collection.store.rows(collection.table, list({rid for rids in hits.values() for rid in rids}))
-    opened = {rid: records.open(row) for rid, row in rows.items() if collection.alive(row)}
+    rids = tuple({rid for found in hits.values() for rid in found})
+    where = All(((await ask(records, ())).where, Is("@rid", rids)))
+    page = await collection.store.select(collection.table, Select(where, collection.clock(), counted=False))
+    opened = {row.rid: records.open(row) for row in page.rows}
     found: list[Resolved] = []
     for digest, token in hashes.items():
         for rid in hits.get(digest, ()):
@@ -210,11 +214,9 @@ def _all(plan: Rehash, rows: Iterable[tuple[Row, Record]]) -> tuple[list[Made], 
 
 async def _matching(records: Records, keys: Sequence[str], most: int) -> list[Row]:
     collection = records.collection
-    cells = tuple(records.cell(PROFILE_KEY, key) for key in keys)
-    asked = Select(
-        Is(records.column(PROFILE_KEY), cells), collection.clock(), (Order("@rid"),), limit=most + 1, counted=False
-    )
-    rows = (await collection.store.select(collection.table, asked)).rows
+    asked = await ask(records, (Equals(PROFILE_KEY, tuple(keys)),))
+    select = Select(asked.where, collection.clock(), (Order("@rid"),), limit=most + 1, counted=False)
+    rows = (await collection.store.select(collection.table, select)).rows
     if len(rows) > most:
         raise VaultError(
             Code.UNPROCESSABLE,
