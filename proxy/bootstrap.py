@@ -18,6 +18,7 @@ from proxy.auth.service import TokenService
 from proxy.clock import Clock, system_clock
 from proxy.composition.access import keep_keys, open_access
 from proxy.composition.files import check_files, open_files
+from proxy.composition.guard import Guard, open_guard
 from proxy.composition.interface import history, interface, space
 from proxy.composition.schemas import measure, open_schemas, redeclare
 from proxy.composition.ways import gateway_options, renew, ways
@@ -84,6 +85,7 @@ class Running:
     renew: Callable[[], None]  #: reads the files for TLS towards applications again
     catalog: Catalog
     redeclare: Callable[[], Awaitable[bool]]  #: reads the files with schemas again
+    guard: Guard
     interface: str = ""  #: ``host:port`` of the vault's own interface
 
 
@@ -266,6 +268,7 @@ async def running(
         rules = load_rules(settings, overrides)
         _refuse_strangers(settings, rules)
         way, special = ways(settings)
+        guard = open_guard(settings, metrics)
         store, _ = await _open_with_key(settings, hooks)
         stack.push_async_callback(store.close)
         metrics.watch("domicile_vault_writer_queue", lambda: float(hooks.waiting()))
@@ -287,13 +290,13 @@ async def running(
 
         reloader = Reloader(settings.rules, lambda: load_rules(settings, overrides), adopt, in_force, metrics)
         applications = Applications(metrics, way, special)
-        gateway = Gateway(in_force, journal, gateway_options(settings, applications))
+        gateway = Gateway(in_force, journal, gateway_options(settings, applications, guard))
         stack.push_async_callback(gateway.close)
         renewed, declared = lambda: renew(settings, applications), lambda: redeclare(catalog, settings.schemas)
-        started = Running("", "", in_force, vault, reloader, gateway, auth, renewed, catalog, declared)
-        checks = {"rules": reloader.check, "vault": _vault_check(vault)}
+        started = Running("", "", in_force, vault, reloader, gateway, auth, renewed, catalog, declared, guard)
+        checks = {"rules": reloader.check, "vault": _vault_check(vault), **guard.checks()}
         spaces = {ENVIRONMENT: await space(vault, catalog, contents)}
-        services = interface(settings, spaces, auth, metrics)
+        services = interface(settings, spaces, auth, metrics, guard)
         stack.push_async_callback(services.functions.close)
         started.interface = await stack.enter_async_context(
             listen("vault", settings.listen.vault, vault_app(services), connections=VaultConnection)
@@ -304,7 +307,7 @@ async def running(
         )
         started.proxy = await stack.enter_async_context(listen("proxy", settings.listen.proxy, gateway.server))
         upkeep = (vault.run_upkeep(_UPKEEP, _report), _measure(vault, catalog, metrics), keep_keys(auth, _UPKEEP))
-        for work in (reloader.watch(), *upkeep):
+        for work in (reloader.watch(), *upkeep, *guard.work()):
             stack.push_async_callback(_cancel, asyncio.create_task(work))
         gc.collect()
         gc.set_threshold(*_COLLECT)

@@ -55,6 +55,7 @@ class Code(enum.StrEnum):
     WRONG_COUNTRY = "wrong_country"  #: another country than the instance's
     UNAUTHORIZED = "unauthorized"  #: no access token, or one that is invalid or has expired
     FORBIDDEN = "forbidden"  #: the client may not do that
+    OUTSIDE_COUNTRY = "outside_country"  #: the data firewall: the request comes from outside the country
     FILE_EXISTS = "file_exists"  #: the record has a file of that name
     UNKNOWN_FILE = "unknown_file"  #: the record has no file with that id
     RANGE_UNSATISFIABLE = "range_unsatisfiable"  #: a part of a file was asked for that it does not have

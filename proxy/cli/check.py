@@ -62,6 +62,14 @@ def _upstream(settings: Settings) -> str:
     return ""
 
 
+def _firewall(settings: Settings) -> str:
+    if settings.firewall.country_database is None:
+        return ""
+    from proxy.composition.guard import check_firewall
+
+    return check_firewall(settings.firewall.country_database)
+
+
 #: What is looked at after the settings, by name, in this order.
 PARTS: Final[dict[str, Part]] = {
     "rules": _rules,
@@ -69,6 +77,7 @@ PARTS: Final[dict[str, Part]] = {
     "keys": _keys,
     "store": _store,
     "upstream": _upstream,
+    "firewall": _firewall,
 }
 
 

@@ -37,6 +37,7 @@ async def serve(settings: Settings) -> int:
         async def again() -> None:
             await started.reloader.reload()
             await started.redeclare()
+            await started.guard.reload()
 
         def reload() -> None:
             started.renew()

@@ -4,6 +4,7 @@ from collections.abc import MutableMapping
 
 from proxy.auth.opening import open_policies
 from proxy.auth.service import TokenService
+from proxy.composition.guard import Guard
 from proxy.config import Settings
 from proxy.functions.installed import installed
 from proxy.functions.runner import Bounds, Runner
@@ -28,7 +29,9 @@ async def space(vault: Vault, catalog: Catalog, contents: Contents | None) -> Sp
     return Space(catalog=catalog, once=repeating(Replies(), system), policies=policies, contents=contents)
 
 
-def interface(settings: Settings, spaces: MutableMapping[str, Space], auth: TokenService, metrics: Metrics) -> Services:
+def interface(
+    settings: Settings, spaces: MutableMapping[str, Space], auth: TokenService, metrics: Metrics, guard: Guard
+) -> Services:
     """The services of an instance; whoever asks for them closes ``functions`` at the end.
 
     Raises ``VaultError`` when an installed function cannot be called.
@@ -49,6 +52,8 @@ def interface(settings: Settings, spaces: MutableMapping[str, Space], auth: Toke
         country=settings.country,
         limits=limits(settings),
         on_existing=settings.models.on_existing,
+        firewall=guard.firewall,
+        screened=guard.screened("vault"),
     )
 
 

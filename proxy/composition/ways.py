@@ -1,11 +1,13 @@
 """How applications are reached and what they are told, as the settings say."""
 
+from proxy.composition.guard import Guard
 from proxy.config import Settings, Upstream
 from proxy.errors import VaultError
 from proxy.telemetry import logs
 from proxy.web.applications import Applications
 from proxy.web.forwarded import Telling, Told
 from proxy.web.gateway import GatewayOptions
+from proxy.web.guard.firewall import Mode
 from proxy.web.peers import Trusted
 from proxy.web.preamble import Preambles
 from proxy.web.upstream.client import Way
@@ -55,7 +57,7 @@ def renew(settings: Settings, applications: Applications) -> None:
     _log.info("the files for TLS towards applications were read again")
 
 
-def gateway_options(settings: Settings, applications: Applications) -> GatewayOptions:
+def gateway_options(settings: Settings, applications: Applications, guard: Guard) -> GatewayOptions:
     """What is switched off is not made, so that no request pays for it."""
     forwarding, trusted = settings.forwarding, settings.trusted_proxies
     told = Told(forwarding.x_forwarded, forwarding.forwarded, forwarding.via, forwarding.host == "upstream")
@@ -66,4 +68,6 @@ def gateway_options(settings: Settings, applications: Applications) -> GatewayOp
         special=settings.applications.keys(),
         telling=Telling(told, Trusted(trusted)) if any(told) else None,
         preambles=Preambles(trusted) if settings.listen.proxy_protocol else None,
+        firewall=guard.firewall if guard.firewall.mode is not Mode.OFF else None,
+        screened=guard.screened("proxy"),
     )

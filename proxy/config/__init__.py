@@ -13,11 +13,24 @@ whether a store can be opened or a key read is for the rooms that do it.
 """
 
 from proxy.config.load import DEFAULT_FILE, load
-from proxy.config.settings import Address, Forwarding, Keys, Listen, Log, Network, Pending, Settings, Store, Upstream
+from proxy.config.settings import (
+    Address,
+    Firewall,
+    Forwarding,
+    Keys,
+    Listen,
+    Log,
+    Network,
+    Pending,
+    Settings,
+    Store,
+    Upstream,
+)
 
 __all__ = [
     "DEFAULT_FILE",
     "Address",
+    "Firewall",
     "Forwarding",
     "Keys",
     "Listen",

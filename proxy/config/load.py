@@ -106,10 +106,23 @@ def _together(values: Mapping[str, Any], given: Mapping[str, Given]) -> list[Det
             "listen.proxy_protocol counts only from trusted_proxies, and none is named: name the proxies in front there"
         )
         faults.append(Detail(given["listen.proxy_protocol"].place, text))
+    faults += _firewall(values, given)
     faults += _tls("upstream", values, given)
     for name, merged in _applications(values).items():
         faults += _tls(f"{APPLICATIONS}.{name}", merged, given)
     return faults
+
+
+def _firewall(values: Mapping[str, Any], given: Mapping[str, Given]) -> list[Detail]:
+    """A firewall that lets nobody in is a mistake."""
+    none = values.get("firewall.country_database", "") is None and values.get("firewall.allow") == ()
+    if not none or values.get("firewall.mode") not in ("block", "mask"):
+        return []
+    text = (
+        "firewall.mode would leave nobody inside but this machine: name a database of countries with "
+        "firewall.country_database, or networks with firewall.allow"
+    )
+    return [Detail(given["firewall.mode"].place, text)]
 
 
 def _tls(section: str, values: Mapping[str, Any], given: Mapping[str, Given]) -> list[Detail]:

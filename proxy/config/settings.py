@@ -158,6 +158,15 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Firewall:
+    """The data firewall: what callers outside the country get, and who is inside besides."""
+
+    mode: Literal["off", "block", "mask"]
+    allow: tuple[Network, ...]
+    country_database: Path | None  #: absolute
+
+
+@dataclass(frozen=True, slots=True)
 class History:
     """What is kept of records as they were."""
 
@@ -196,6 +205,7 @@ class Settings:
     files: Files
     keys: Keys
     auth: Auth
+    firewall: Firewall
     pending: Pending
     log: Log
     upstream: Upstream

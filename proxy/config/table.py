@@ -130,6 +130,25 @@ SETTINGS: Final[dict[str, Setting]] = {
         "The addresses that callers reach the vault listener by; none: those it has itself. Tokens are for these alone.",
         many=True,
     ),
+    "firewall.mode": Setting(
+        "off",
+        values.one_of("off", "block", "mask"),
+        "off, block or mask",
+        "What callers outside the country get, at the proxy and at the vault: what everybody gets, nothing (403), or nothing in clear.",
+    ),
+    "firewall.allow": Setting(
+        "[]",
+        values.networks,
+        "a list of networks, such as [10.0.0.0/8, 203.0.113.7]",
+        "Who is inside besides: networks and addresses, private ones too. This machine (loopback) always is.",
+        many=True,
+    ),
+    "firewall.country_database": Setting(
+        "none",
+        values.path_or("none"),
+        "a file of the MaxMind format, such as /var/lib/domicile/country.mmdb, or none",
+        "The database that tells the country of an address; followed while the program runs.",
+    ),
     "pending.keep": Setting(
         "7d",
         values.duration,

@@ -127,7 +127,7 @@ def _network(text: str, number: int) -> Network:
             raise ValueError(f"number {number} is neither an address nor a network") from None
         raise ValueError(f"number {number} has bits set behind its prefix length") from None
     if network.prefixlen == 0:
-        raise ValueError(f"number {number} holds every address, so that anybody could claim to be anybody")
+        raise ValueError(f"number {number} holds every address, so that anybody would be believed or let in")
     return network
 
 

@@ -97,6 +97,17 @@ METRICS: Final[dict[str, Declared]] = {
         ("outcome",),
         "Requests for access tokens, by outcome: issued, slowed (too many failures or too much at once), or the error.",
     ),
+    "domicile_firewall_requests_total": Declared(
+        "counter",
+        ("listener", "outcome"),
+        "Requests from outside the country, by listener (proxy, vault) and outcome: blocked (refused), masked (nothing in clear).",
+    ),
+    "domicile_firewall_database_age_seconds": Declared(
+        "gauge", (), "How long ago the database of countries in force was built; 0: there is none."
+    ),
+    "domicile_firewall_database_failures_total": Declared(
+        "counter", (), "New files of the database of countries that could not be used; the one before stayed in force."
+    ),
     "domicile_upstream_connections": Declared(
         "gauge", ("endpoint", "state"), "Connections to the application, by state: busy, idle."
     ),

@@ -48,6 +48,7 @@ STATUS: Final[Mapping[Code, int]] = MappingProxyType(
         Code.WRONG_COUNTRY: 409,
         Code.UNAUTHORIZED: 401,
         Code.FORBIDDEN: 403,
+        Code.OUTSIDE_COUNTRY: 403,
         Code.FILE_EXISTS: 409,
         Code.UNKNOWN_FILE: 404,
         Code.RANGE_UNSATISFIABLE: 416,

@@ -12,6 +12,8 @@ from proxy.web import overriding, writer
 from proxy.web.errors import status_of
 from proxy.web.forwarded import Telling
 from proxy.web.forwarding import Asked, asked, authority
+from proxy.web.guard.firewall import Firewall, Mode, refused
+from proxy.web.guard.masked import masked
 from proxy.web.incoming import Incoming
 from proxy.web.matched import Job, Matched, Patience, Rooms
 from proxy.web.passing import Passing, head_of
@@ -52,6 +54,8 @@ class GatewayOptions:
     special: Container[str] = ()  #: endpoints that are reached in a way of their own
     telling: Telling | None = None  #: what tells applications of the caller
     preambles: Preambles | None = None  #: what reads the PROXY protocol, where it is spoken
+    firewall: Firewall | None = None  #: where callers may be; none: anywhere
+    screened: Callable[[str], None] = lambda _outcome: None  #: told of requests from outside: blocked, masked
 
 
 class _Known(NamedTuple):
@@ -76,6 +80,8 @@ class Gateway:
         self._special = options.special
         self._telling = options.telling
         self._preambles = options.preambles
+        self._firewall = options.firewall
+        self._screened = options.screened
         self._upstream = upstream
         self._patience = options.patience
         self._addresses: dict[tuple[str, str], Address] = {}
@@ -95,6 +101,8 @@ class Gateway:
 
         What was found out about a head stays with it, for as long as the rules do.
         """
+        if self._firewall is not None and self._firewall.outside_raw(incoming.connection.client.host, incoming.raw):
+            return None
         head = incoming.head
         known: _Known | None = head.known
         if known is None or known.edition is not self._rules.edition:
@@ -128,6 +136,7 @@ class Gateway:
                 incoming.begun = None  # nothing may hold itself: that would stay until garbage is collected
                 await self._passing.go_on(quick)
             else:
+                abroad = self._abroad(incoming)
                 fields = asked(incoming.head)
                 endpoint = incoming.endpoint or self._route(incoming)
                 body = None
@@ -140,7 +149,8 @@ class Gateway:
                     fields = await self._retold(incoming, endpoint, fields, address)
                 if match is not None:
                     job = Job(fields, match, address, body)
-                    await self._matched.carry(incoming, job, self._rules.exchange(match))
+                    exchange = self._rules.exchange(match)
+                    await self._matched.carry(incoming, job, masked(match, exchange) if abroad else exchange)
                 else:
                     await self._passing.forward(incoming, fields, address, body)
         except VaultError as error:
@@ -159,6 +169,17 @@ class Gateway:
             raise
         else:
             self._tell(incoming, None)
+
+    def _abroad(self, incoming: Incoming) -> bool:
+        """Whether the caller is outside and sees nothing in clear. Raises ``VaultError`` where nobody outside is answered."""
+        firewall = self._firewall
+        if firewall is None or not firewall.outside_raw(incoming.connection.client.host, incoming.raw):
+            return False
+        if firewall.mode is Mode.BLOCK:
+            self._screened("blocked")
+            raise refused()
+        self._screened("masked")
+        return True
 
     async def _retold(self, incoming: Incoming, endpoint: Endpoint, fields: Asked, address: Address) -> Asked:
         """The fields without values in addresses, and with what the application is told of the caller."""

@@ -42,14 +42,32 @@ def caller_of(peer: str, chain: Sequence[str], trusted: "Trusted") -> str:
     ``chain`` is ``X-Forwarded-For``, field by field. It is read from its end, where the nearest proxy writes; what is no
     address ends it, for then nobody knows what stands before it.
     """
+    return _traced(peer, chain, trusted)[0]
+
+
+def told_of(peer: str, chain: Sequence[str], trusted: "Trusted") -> str:
+    """The same, but empty where a trusted proxy told of something that is no address."""
+    host, whole = _traced(peer, chain, trusted)
+    return host if whole else ""
+
+
+def _traced(peer: str, chain: Sequence[str], trusted: "Trusted") -> tuple[str, bool]:
+    """The last address that is known, and whether the request began there."""
     host = plain(peer)
     told = [part.strip() for line in chain for part in line.split(",")]
     while told and trusted.holds(host):
         try:
-            host = plain(str(ipaddress.ip_address(told.pop())))
+            host = plain(str(ipaddress.ip_address(_bare(told.pop()))))
         except ValueError:
-            break
-    return host
+            return host, False
+    return host, True
+
+
+def _bare(node: str) -> str:
+    """An address without the port that some proxies write behind it."""
+    if node.startswith("["):
+        return node[1:].partition("]")[0]
+    return node.partition(":")[0] if node.count(":") == 1 else node
 
 
 class Trusted:

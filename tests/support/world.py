@@ -19,7 +19,7 @@ from proxy.vault.entries import Origin
 from proxy.vault.idempotency import Replies, system_collection
 from proxy.vault.vault import Vault, VaultOptions, new_vault
 from proxy.web.api.access import bearer
-from proxy.web.api.operation import Services, Takes
+from proxy.web.api.operation import ALWAYS, Services, Takes
 from proxy.web.api.operations import OPERATIONS
 from proxy.web.api.repeating import repeating
 from tests.support.api import Client, access, services, serving
@@ -32,7 +32,7 @@ ENGINES = ("memory", "sqlite")
 
 #: Statuses that each operation may answer with; 408 where a body is read.
 ALLOWED = {
-    operation.name: {operation.success, *operation.also, *operation.failures}
+    operation.name: {operation.success, *operation.also, *operation.failures, *ALWAYS}
     | (set() if operation.takes is Takes.NOTHING else {408})
     for operation in OPERATIONS
 }

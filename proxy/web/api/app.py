@@ -11,8 +11,9 @@ from aiohttp.web_protocol import RequestHandler
 from proxy.errors import Code, VaultError
 from proxy.telemetry import logs
 from proxy.web.api.errors import refused
-from proxy.web.api.operation import Operation, Services
+from proxy.web.api.operation import Answer, Operation, Services
 from proxy.web.api.operations import OPERATIONS
+from proxy.web.api.screening import screen
 from proxy.web.api.serve import OPERATION, send, serve
 
 _log = logs.logger("web")
@@ -34,7 +35,7 @@ _FAILED: Final = VaultError(Code.INTERNAL, "The vault failed; its log names the 
 def vault_app(services: Services, operations: tuple[Operation, ...] = OPERATIONS) -> web.Application:
     """The interface as an application; ``operations`` are those of the table unless a test has its own."""
     services.operations = operations
-    app = web.Application(middlewares=[_watched(services), _outermost], client_max_size=services.body_limit)
+    app = web.Application(middlewares=[_watched(services), _outermost(services)], client_max_size=services.body_limit)
     for operation in operations:
         handler = serve(operation, services)
         app.router.add_route(operation.method, operation.path, handler)
@@ -61,30 +62,43 @@ def _watched(services: Services) -> Middleware:
     return watched
 
 
-@web.middleware
-async def _outermost(request: web.Request, handler: Handler) -> web.StreamResponse:
+def _outermost(services: Services) -> Middleware:
     """Every error becomes a problem document here, and here alone."""
+
+    @web.middleware
+    async def outermost(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except VaultError as error:
+            fault = error
+        except web.HTTPException as error:
+            if error.status < 400:
+                raise
+            return await send(request, _unreached(request, services, error))
+        except Exception:  # noqa: BLE001  # the one catch-all: what nobody foresaw is told as such, and logged
+            _log.exception("a request to the vault failed", method=request.method)
+            fault = _FAILED
+        operation = request.get(OPERATION)
+        if operation is not None and operation.refuse is not None:
+            return await send(request, operation.refuse(fault))
+        return await send(request, refused("" if operation is None else operation.name, fault))
+
+    return outermost
+
+
+def _unreached(request: web.Request, services: Services, error: web.HTTPException) -> Answer:
+    """The answer to a request that no operation takes; whoever is outside is not even told that."""
     try:
-        return await handler(request)
-    except VaultError as error:
-        fault = error
-    except web.HTTPMethodNotAllowed as error:
+        screen(request, services)
+    except VaultError as fault:
+        return refused("", fault)
+    if isinstance(error, web.HTTPMethodNotAllowed):
         allowed = ", ".join(sorted(error.allowed_methods))
         answer = refused("", VaultError(Code.METHOD_NOT_ALLOWED, f"This address takes {allowed}."))
-        return await send(request, answer._replace(headers={"Allow": allowed}))
-    except web.HTTPNotFound:
-        fault = VaultError(Code.NOT_FOUND, "There is nothing at this address; /docs lists what there is.")
-    except web.HTTPException as error:
-        if error.status < 400:
-            raise
-        fault = VaultError(Code.BAD_REQUEST, "The request cannot be understood.")
-    except Exception:  # noqa: BLE001  # the one catch-all: what nobody foresaw is told as such, and logged
-        _log.exception("a request to the vault failed", method=request.method)
-        fault = _FAILED
-    operation = request.get(OPERATION)
-    if operation is not None and operation.refuse is not None:
-        return await send(request, operation.refuse(fault))
-    return await send(request, refused("" if operation is None else operation.name, fault))
+        return answer._replace(headers={"Allow": allowed})
+    if isinstance(error, web.HTTPNotFound):
+        return refused("", VaultError(Code.NOT_FOUND, "There is nothing at this address; /docs lists what there is."))
+    return refused("", VaultError(Code.BAD_REQUEST, "The request cannot be understood."))
 
 
 class VaultConnection(RequestHandler):

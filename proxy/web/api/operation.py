@@ -3,7 +3,7 @@
 import enum
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from aiohttp import web
 
@@ -20,10 +20,15 @@ from proxy.storage.changes import Change
 from proxy.vault.catalog import Catalog
 from proxy.vault.contents import Contents
 from proxy.vault.records import Records
+from proxy.web.guard.firewall import Firewall
 from proxy.web.peers import Trusted
 
 
 def _unobserved(_operation: str, _status: int, _seconds: float) -> None:
+    """Nobody counts."""
+
+
+def _unscreened(_outcome: str) -> None:
     """Nobody counts."""
 
 
@@ -83,6 +88,11 @@ class Services:
     functions: Runner  #: resident functions, and what runs them
     operations: "tuple[Operation, ...]" = ()  #: the table that is served, for the document
     on_existing: Literal["refuse", "update"] = "refuse"  #: what a create does with a key that is used
+    firewall: Firewall | None = None  #: where callers may be; none: anywhere
+    screened: Callable[[str], None] = _unscreened  #: told of each request from outside: blocked, masked
+    #: Whether policies let a client in from outside, without a value in clear; given none: whether any client's do. Where there are
+    #: no policies at all, nothing can be masked, and guarded operations refuse whoever is outside.
+    masking: Callable[[Principal | None], bool] | None = None
 
     def space(self, principal: Principal) -> Space:
         """That of the caller's environment. Raises ``VaultError(UNAUTHORIZED)`` when it has been removed meanwhile."""
@@ -108,6 +118,7 @@ class Call:
     query: Mapping[str, str] = field(default_factory=dict)  #: those of ``operation.query`` that were sent, each once
     body: bytes = b""  #: whole; empty where the operation takes nothing or a stream
     content: Any = None  #: the JSON of the body, numbers with a point as ``Decimal``
+    outside: bool = False  #: the caller is outside the country, and must see nothing in clear
     #: Makes the answer replayable; set by an ``Idempotency-Key``.
     keep: Callable[[Answer], Sequence[Change]] | None = None
     outside: bool = False  #: the caller is outside of the country, and let in for what may be shown there
@@ -157,6 +168,9 @@ class Call:
 
 Handler = Callable[[Call], Awaitable[Answer]]
 
+#: Statuses that every operation may answer with, besides those of the table: whoever calls from outside the country, or too often.
+ALWAYS: Final = (403, 429)
+
 #: Carries out a call with an ``Idempotency-Key``: by its handler, or by what it answered before.
 Once = Callable[[Call, Handler], Awaitable[Answer]]
 
@@ -169,7 +183,9 @@ class Operation(NamedTuple):
     path: str  #: with parameters as ``{name}``
     handler: Handler
     success: int  #: the status of an answer that is not an error
-    failures: tuple[int, ...]  #: every other status that this operation may answer with; 5xx and 405 always may
+    failures: tuple[
+        int, ...
+    ]  #: every other status that this operation may answer with; 5xx, 405 and ``ALWAYS`` always may
     takes: Takes = Takes.JSON
     access: Access = Access.CLIENT
     query: tuple[str, ...] = ()  #: the query parameters it knows; others are refused

@@ -1,6 +1,6 @@
 """From a request to its operation's handler and back: what every operation has in common, in one order.
 
-Who calls; what it may call; the query; type and size of the body; its JSON; idempotency; the handler. The first check that fails
+From where (``screening``); who calls; what it may call; the query; type and size of the body; its JSON; idempotency; the handler. The first check that fails
 answers, so that nobody without a token learns what the vault has, and nothing is read that is not wanted.
 """
 
@@ -17,6 +17,7 @@ from proxy.telemetry import logs
 from proxy.web.api import bodies
 from proxy.web.api.access import not_admin
 from proxy.web.api.operation import Access, Answer, Call, Operation, Services, Takes
+from proxy.web.api.screening import OUTSIDE, outside, screen
 
 _log = logs.logger("web")
 
@@ -45,7 +46,9 @@ def serve(operation: Operation, services: Services) -> Callable[[web.Request], A
 
     async def handle(request: web.Request) -> web.StreamResponse:
         request[OPERATION] = operation
+        screen(request, services)
         principal = await services.access(request) if guarded else _NOBODY
+        abroad = OUTSIDE in request and guarded and outside(request, services, operation, principal)
         if operation.access is Access.ADMIN and not principal.admin:
             raise not_admin()
         query = _query(request, known) if request.query_string else {}
@@ -56,7 +59,7 @@ def serve(operation: Operation, services: Services) -> Callable[[web.Request], A
             bodies.check_media_type(request, operation.takes.value)
             body = await _body(request, limit)
             content = await bodies.parsed(body) if reads_json else None
-        call = Call(operation, services, principal, request, request.match_info, query, body, content)
+        call = Call(operation, services, principal, request, request.match_info, query, body, content, abroad)
         if not guarded:
             return await send(request, await operation.handler(call))
         space = call.space

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from proxy.composition.guard import open_guard
 from proxy.composition.interface import history, interface, limits, space
 from proxy.config import load
 from proxy.errors import Code, VaultError
@@ -21,7 +22,7 @@ async def joined(folder: Any, metrics: Metrics, **environ: str) -> AsyncIterator
         settings = load(None, {f"DOMICILE__{name}": text for name, text in environ.items()})
         contents = here.services.spaces["default"].contents
         spaces = {"default": await space(here.vault, here.catalog, contents)}
-        made = interface(settings, spaces, here.office.service, metrics)
+        made = interface(settings, spaces, here.office.service, metrics, open_guard(settings, metrics))
         token = await here.office.token(await here.office.client())
         async with serving(made) as client:
             yield client, token

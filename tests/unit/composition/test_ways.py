@@ -1,5 +1,6 @@
 import pytest
 
+from proxy.composition.guard import open_guard
 from proxy.composition.ways import gateway_options, ways
 from proxy.config import load
 from proxy.errors import Code, VaultError
@@ -22,5 +23,5 @@ def test_a_file_for_tls_that_is_not_there_is_a_fault_of_the_settings(tmp_path):
 
 def test_what_is_off_is_not_made():
     settings = load(None, {})
-    options = gateway_options(settings, Applications(Metrics(), *ways(settings)))
-    assert (options.telling, options.preambles) == (None, None)
+    options = gateway_options(settings, Applications(Metrics(), *ways(settings)), open_guard(settings, Metrics()))
+    assert (options.telling, options.preambles, options.firewall) == (None, None, None)

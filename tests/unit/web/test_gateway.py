@@ -2,15 +2,22 @@
 
 import asyncio
 import gc
+import ipaddress
 import time
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
 
 from proxy.errors import Code, Detail, VaultError
-from proxy.redactor.rules import Unmatched
+from proxy.redactor.rules import Unmatched, Verb
+from proxy.web.guard.countries import Countries
+from proxy.web.guard.firewall import Firewall, Mode
+from proxy.web.peers import Client, Trusted
 from proxy.web.ports import Seen
+from tests.support.countries import AMERICAN, SWEDISH, write
 from tests.support.gateway import TOKEN, VALUE, gateway
 from tests.support.patience import PATIENCE
 from tests.support.rawclient import RawClient, get, post
@@ -132,3 +139,58 @@ async def test_a_closed_connection_leaves_nothing_behind():
         await server.until(lambda: left.connections == [])
         gc.collect()
         assert left.connections == []
+
+
+# ---------------------------------------------------------------- the data firewall
+
+
+def wall(folder: Path, mode: Mode) -> dict[str, Any]:
+    """Options of a gateway that trusts this machine to tell of callers."""
+    trusted = Trusted((ipaddress.ip_network("127.0.0.1"),))
+    return {"firewall": Firewall(mode, "se", (), Countries(write(folder / "c.mmdb")), trusted)}
+
+
+OUT, IN = f"X-Forwarded-For: {AMERICAN}", f"X-Forwarded-For: {SWEDISH}"
+
+
+@pytest.mark.parametrize("request_", [get("/style.css", OUT), get("/people/1", OUT), post("/staff", b"x", OUT)])
+async def test_whoever_is_outside_is_answered_nothing_else(tmp_path, request_):
+    async with RawServer(says(OK)) as server:
+        outcomes: list[str] = []
+        options = {**wall(tmp_path, Mode.BLOCK), "screened": outcomes.append}
+        async with gateway(server.url, options=options) as (port, steered), RawClient(port) as client:
+            answer = await client.ask(request_)
+            assert (answer.status, answer.one("domicile-answer")) == (403, b"proxy")
+            assert b"outside_country" in answer.body
+            assert (await client.ask(request_.replace(AMERICAN.encode(), SWEDISH.encode()))).status == 200
+            assert [note.code for note in steered.notes] == [Code.OUTSIDE_COUNTRY, None]
+            assert (len(server.requests), outcomes) == (1, ["blocked"])
+
+
+async def test_what_was_learned_of_a_head_from_inside_lets_nobody_in_from_outside(tmp_path):
+    """Both send the same bytes; what differs is the connection."""
+    options = wall(tmp_path, Mode.BLOCK)
+    async with RawServer(says(OK)) as server, gateway(server.url, options=options) as (port, steered):
+        async with RawClient(port) as client, RawClient(port) as stranger:
+            for _ in range(3):
+                assert (await client.ask(get("/style.css"))).status == 200
+            await stranger.ask(get("/style.css"))
+            steered.callers[-1].learned = Client(AMERICAN)
+            assert (await stranger.ask(get("/style.css"))).status == 403
+            assert (await client.ask(get("/style.css"))).status == 200
+
+
+async def test_masked_callers_see_tokens_write_nothing_and_search_by_nothing(tmp_path):
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(TOKEN), TOKEN)
+    outcomes: list[str] = []
+    options = {**wall(tmp_path, Mode.MASK), "screened": outcomes.append}
+    async with RawServer(says(answer)) as server, gateway(server.url, options=options) as (port, steered):
+        async with RawClient(port) as client:
+            assert (await client.ask(post("/people/1", VALUE, OUT))).status == 403
+            assert steered.exchange_.calls == []
+            steered.verb = Verb.READ
+            assert (await client.ask(get("/people/1", IN))).body == VALUE
+            assert (await client.ask(get("/people/1", OUT))).body == TOKEN
+            assert (await client.ask(post("/people/1", VALUE, OUT))).status == 403
+            assert (await client.ask(post("/other", b"x", OUT))).status == 200
+            assert (len(server.requests), outcomes) == (3, ["masked"] * 4)

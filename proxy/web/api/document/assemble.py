@@ -15,7 +15,7 @@ from proxy.web.api.document.parts import Description, Example, Json, header, ref
 from proxy.web.api.document.schemas import COMPONENTS as OF_SCHEMAS
 from proxy.web.api.document.text import INTRODUCTION, PARAMETERS, STATUSES, TAGS
 from proxy.web.api.document.types import model
-from proxy.web.api.operation import Access, Operation, Takes
+from proxy.web.api.operation import ALWAYS, Access, Operation, Takes
 
 _IN_PATH: Final = re.compile(r"\{(\w+)\}")
 _IDEMPOTENCY: Final = header(
@@ -149,8 +149,8 @@ def _content(described: Description, status: int) -> Json:
 
 
 def _common(operation: Operation) -> tuple[int, ...]:
-    """Statuses that come from HTTP itself: a body that does not arrive in time, or a request that ends in the middle."""
-    return () if operation.takes is Takes.NOTHING else (408,)
+    """Statuses of every operation, and of HTTP itself: a body that does not arrive in time, a request that ends in the middle."""
+    return ALWAYS if operation.takes is Takes.NOTHING else (*ALWAYS, 408)
 
 
 def _failure(status: int, described: Description, examples: Json) -> Json:

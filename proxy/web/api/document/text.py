@@ -71,7 +71,7 @@ first answer is stored with the write, and answered again for 24 hours with `Ide
 request, or while the first is being carried out, is 429 `idempotency_check_failed`. Refusals are not stored.
 
 `/webapi/…` is another name of `/api/…`. A body that does not arrive within a minute is 408; a method that an address does not take is
-405 with `Allow`.
+405 with `Allow`. Where the instance has a data firewall, requests from outside its country are 403 `outside_country`, whatever they ask for.
 """.strip()
 
 TAGS: Final[dict[str, str]] = {
@@ -120,7 +120,7 @@ STATUSES: Final[dict[int, str]] = {
     206: "The part of the content that was asked for; `Content-Range` tells which.",
     400: "An invalid record, filter, option, parameter or body; an unknown schema.",
     401: "No access token, or one that is invalid or has expired; partial match on a field that has it off (`partial_match_disabled`); a file to be moved that the record does not have (`unknown_file`).",
-    403: "The client may not do that; for clone: nothing matches, or partial match on a field that has it off.",
+    403: "The client may not do that; the request comes from outside the country (`outside_country`); for clone: nothing matches, or partial match on a field that has it off.",
     404: "There is no such record or file; no record matches.",
     408: "The body did not arrive in time.",
     409: "Another country than the instance's; a key or a file name that is used; a change that came in between; a schema that is being changed, or that holds records.",

@@ -8,7 +8,7 @@ from proxy.model.definition import read_definition
 from proxy.web.api.document.assemble import assemble, render
 from proxy.web.api.document.described import DESCRIBED
 from proxy.web.api.document.world import CONTACT
-from proxy.web.api.operation import Access
+from proxy.web.api.operation import ALWAYS, Access
 from proxy.web.api.operations import OPERATIONS
 from tests.support.tree import ROOT
 
@@ -38,7 +38,7 @@ def test_an_operation_is_shown_with_its_parameters_and_statuses(operation):
     named = {(parameter["in"], parameter["name"]) for parameter in shown.get("parameters", ())}
     assert {name for place, name in named if place == "path"} == set(re.findall(r"\{(\w+)\}", operation.path))
     assert {name for place, name in named if place == "query"} == set(operation.query)
-    statuses = {str(operation.success), *map(str, (*operation.also, *operation.failures)), "5XX"}
+    statuses = {str(operation.success), *map(str, (*operation.also, *operation.failures, *ALWAYS)), "5XX"}
     assert statuses <= shown["responses"].keys() <= statuses | {"408"}
     assert ("security" in shown) == (operation.access is Access.OPEN)
 

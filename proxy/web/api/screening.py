@@ -1,0 +1,58 @@
+"""The data firewall on the vault listener: where a request comes from, before anything is told, and what that leaves of it.
+
+Two steps, because a policy may let its clients in from outside: the address alone decides first; where a policy could change
+that, the verdict waits until it is known who calls.
+"""
+
+from typing import Final
+
+from aiohttp import web
+
+from proxy.model.access import Principal
+from proxy.web.api.operation import Access, Operation, Services
+from proxy.web.guard.firewall import PASSED_ON, Firewall, Mode, refused
+from proxy.web.peers import plain
+
+#: Set on requests from outside that were not refused by their address alone.
+OUTSIDE: Final = web.RequestKey("outside", bool)
+
+_CHAIN: Final = PASSED_ON[0]
+
+
+def screen(request: web.Request, services: Services) -> None:
+    """Look where a request comes from. Raises ``VaultError`` (OUTSIDE_COUNTRY) where nobody outside gets an answer."""
+    firewall = services.firewall
+    if firewall is None:
+        return
+    policies = services.masking is not None and services.masking(None)
+    if (firewall.mode is Mode.OFF and not policies) or not _outside(request, firewall):
+        return
+    if firewall.mode is Mode.BLOCK and not policies:
+        services.screened("blocked")
+        raise refused()
+    request[OUTSIDE] = True
+
+
+def outside(request: web.Request, services: Services, operation: Operation, principal: Principal) -> bool:
+    """Whether a caller that is known now must see nothing in clear. Raises ``VaultError`` (OUTSIDE_COUNTRY)."""
+    if OUTSIDE not in request:
+        return False
+    firewall, masking = services.firewall, services.masking
+    masks = masking is not None and masking(principal)
+    mode = Mode.OFF if firewall is None else firewall.mode
+    if mode is Mode.OFF and not masks:
+        return False
+    if masking is None or operation.access is Access.ADMIN or (mode is Mode.BLOCK and not masks):
+        services.screened("blocked")
+        raise refused()
+    services.screened("masked")
+    return True
+
+
+def _outside(request: web.Request, firewall: Firewall) -> bool:
+    peer = plain(request.remote or "")
+    straight = firewall.straight(peer)
+    if straight is not None:
+        return straight
+    chain = request.headers.getall(_CHAIN, ())
+    return firewall.outside(peer, chain, any(name in request.headers for name in PASSED_ON[1:]))

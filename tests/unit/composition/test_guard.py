@@ -1,0 +1,55 @@
+import asyncio
+
+import pytest
+
+from proxy.composition.guard import check_firewall, open_guard
+from proxy.config import load
+from proxy.errors import Code, VaultError
+from proxy.telemetry.metrics import Metrics
+from proxy.web.guard.firewall import Mode
+from tests.support.countries import AMERICAN, SWEDISH, write
+
+
+def settings(**environ: str):
+    return load(None, {f"DOMICILE__{name}": text for name, text in environ.items()})
+
+
+def test_by_default_nobody_is_looked_at():
+    guard = open_guard(settings(), Metrics())
+    assert (guard.firewall.mode, guard.checks(), guard.work()) == (Mode.OFF, {}, [])
+
+
+async def test_the_settings_hold(tmp_path):
+    metrics, path = Metrics(), write(tmp_path / "c.mmdb")
+    given = {"FIREWALL__MODE": "block", "FIREWALL__COUNTRY_DATABASE": str(path), "FIREWALL__ALLOW": "10.0.0.0/8"}
+    guard = open_guard(settings(**given), metrics)
+    assert [guard.firewall.outside(host, (), False) for host in (SWEDISH, AMERICAN, "10.1.1.1")] == [False, True, False]
+    guard.screened("proxy")("blocked")
+    text = metrics.render().decode()
+    assert 'domicile_firewall_requests_total{listener="proxy",outcome="blocked"} 1.0' in text
+    assert "domicile_firewall_database_age_seconds" in text
+    path.write_bytes(b"broken")
+    await guard.reload()
+    assert "domicile_firewall_database_failures_total 1.0" in metrics.render().decode()
+    assert "is no whole database" in (await guard.checks()["firewall"]() or "")
+    (work,) = guard.work()
+    task = asyncio.create_task(work)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def test_the_country_is_that_of_the_instance(tmp_path):
+    path = str(write(tmp_path / "c.mmdb"))
+    guard = open_guard(settings(COUNTRY="us", FIREWALL__MODE="mask", FIREWALL__COUNTRY_DATABASE=path), Metrics())
+    assert [guard.firewall.outside(host, (), False) for host in (SWEDISH, AMERICAN)] == [True, False]
+
+
+def test_a_database_that_cannot_be_used_is_a_fault_of_the_settings(tmp_path):
+    with pytest.raises(VaultError) as caught:
+        open_guard(settings(FIREWALL__COUNTRY_DATABASE=str(tmp_path / "none.mmdb")), Metrics())
+    assert caught.value.code is Code.BAD_SETTINGS
+
+
+def test_a_check_tells_how_old_it_is(tmp_path):
+    path = write(tmp_path / "c.mmdb")
+    assert check_firewall(path) == f"{path}, built 0 days ago"
