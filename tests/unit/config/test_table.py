@@ -33,7 +33,7 @@ ALL = ", ".join(sorted({"applications", *(name.partition(".")[0] for name in SET
         ("listn.proxy", "did you mean listen.proxy?"),
         ("level", "did you mean log.level?"),
         ("listen.console", "listen has proxy, vault, admin, insecure, proxy_protocol"),
-        ("fireworks", f"there are {ALL}"),
+        ("weather", f"there are {ALL}"),
         ("upstream.tls.sni", "upstream.tls has ca, certificate, key, verify, server_name"),
         ("upstream.breker", "did you mean upstream.breaker?"),
         ("applications.crm.haed", "did you mean applications.crm.head?"),
