@@ -65,6 +65,8 @@ class Policies:
         self._whole: dict[str, tuple[Schema, Rights]] = {}
         #: Where pages may come from by any of the policies.
         self.origins: frozenset[str] = frozenset()
+        #: Whether one of them lets callers from outside the country in.
+        self.masks = False
 
     async def load(self) -> None:
         """Read them all. Raises ``VaultError(CANNOT_OPEN)`` when the note was changed or belongs to other keys."""
@@ -173,6 +175,7 @@ class Policies:
         self._known = dict(known)
         self._standing.clear()
         self._rights.clear()
+        self.masks = any(kept.policy.firewall == "mask" for kept in known.values())
         self.origins = frozenset(origin for kept in known.values() for origin in kept.policy.origins)
 
 

@@ -90,9 +90,6 @@ class Services:
     on_existing: Literal["refuse", "update"] = "refuse"  #: what a create does with a key that is used
     firewall: Firewall | None = None  #: where callers may be; none: anywhere
     screened: Callable[[str], None] = _unscreened  #: told of each request from outside: blocked, masked
-    #: Whether policies let a client in from outside, without a value in clear; given none: whether any client's do. Where there are
-    #: no policies at all, nothing can be masked, and guarded operations refuse whoever is outside.
-    masking: Callable[[Principal | None], bool] | None = None
 
     def space(self, principal: Principal) -> Space:
         """That of the caller's environment. Raises ``VaultError(UNAUTHORIZED)`` when it has been removed meanwhile."""
@@ -118,7 +115,6 @@ class Call:
     query: Mapping[str, str] = field(default_factory=dict)  #: those of ``operation.query`` that were sent, each once
     body: bytes = b""  #: whole; empty where the operation takes nothing or a stream
     content: Any = None  #: the JSON of the body, numbers with a point as ``Decimal``
-    outside: bool = False  #: the caller is outside the country, and must see nothing in clear
     #: Makes the answer replayable; set by an ``Idempotency-Key``.
     keep: Callable[[Answer], Sequence[Change]] | None = None
     outside: bool = False  #: the caller is outside of the country, and let in for what may be shown there
@@ -192,6 +188,8 @@ class Operation(NamedTuple):
     refuse: Callable[[VaultError], Answer] | None = None  #: how it tells errors where it is not by problem documents
     #: Further statuses of answers that are not errors, with a body of the same kind.
     also: tuple[int, ...] = ()
+    #: Callers outside the country may use it where they are let in: all that it shows of records goes through ``Rights``.
+    abroad: bool = False
     reads: bool = False  #: nothing is written, so that an ``Idempotency-Key`` has nothing to hold on to
 
 

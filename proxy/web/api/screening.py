@@ -1,7 +1,7 @@
 """The data firewall on the vault listener: where a request comes from, before anything is told, and what that leaves of it.
 
-Two steps, because a policy may let its clients in from outside: the address alone decides first; where a policy could change
-that, the verdict waits until it is known who calls.
+Two steps, because a policy may let its clients in from outside, or keep them out: the address alone decides first; where a
+policy could change that, the verdict waits until it is known who calls.
 """
 
 from typing import Final
@@ -9,7 +9,7 @@ from typing import Final
 from aiohttp import web
 
 from proxy.model.access import Principal
-from proxy.web.api.operation import Access, Operation, Services
+from proxy.web.api.operation import Operation, Services
 from proxy.web.guard.firewall import PASSED_ON, Firewall, Mode, refused
 from proxy.web.peers import plain
 
@@ -22,12 +22,9 @@ _CHAIN: Final = PASSED_ON[0]
 def screen(request: web.Request, services: Services) -> None:
     """Look where a request comes from. Raises ``VaultError`` (OUTSIDE_COUNTRY) where nobody outside gets an answer."""
     firewall = services.firewall
-    if firewall is None:
+    if firewall is None or firewall.mode is Mode.OFF or not _outside(request, firewall):
         return
-    policies = services.masking is not None and services.masking(None)
-    if (firewall.mode is Mode.OFF and not policies) or not _outside(request, firewall):
-        return
-    if firewall.mode is Mode.BLOCK and not policies:
+    if firewall.mode is Mode.BLOCK and not any(space.policies.masks for space in services.spaces.values()):
         services.screened("blocked")
         raise refused()
     request[OUTSIDE] = True
@@ -35,14 +32,17 @@ def screen(request: web.Request, services: Services) -> None:
 
 def outside(request: web.Request, services: Services, operation: Operation, principal: Principal) -> bool:
     """Whether a caller that is known now must see nothing in clear. Raises ``VaultError`` (OUTSIDE_COUNTRY)."""
-    if OUTSIDE not in request:
+    firewall = services.firewall
+    if firewall is None or (firewall.mode is Mode.OFF and not principal.policies):
         return False
-    firewall, masking = services.firewall, services.masking
-    masks = masking is not None and masking(principal)
-    mode = Mode.OFF if firewall is None else firewall.mode
-    if mode is Mode.OFF and not masks:
+    said = services.space(principal).policies.standing(principal.policies).firewall
+    if firewall.mode is Mode.OFF:
+        if said is None or not _outside(request, firewall):
+            return False
+    elif OUTSIDE not in request:
         return False
-    if masking is None or operation.access is Access.ADMIN or (mode is Mode.BLOCK and not masks):
+    blocked = said == "block" or (said is None and firewall.mode is Mode.BLOCK)
+    if blocked or not operation.abroad:
         services.screened("blocked")
         raise refused()
     services.screened("masked")

@@ -17,7 +17,7 @@ from proxy.telemetry import logs
 from proxy.web.api import bodies
 from proxy.web.api.access import not_admin
 from proxy.web.api.operation import Access, Answer, Call, Operation, Services, Takes
-from proxy.web.api.screening import OUTSIDE, outside, screen
+from proxy.web.api.screening import outside, screen
 
 _log = logs.logger("web")
 
@@ -48,7 +48,7 @@ def serve(operation: Operation, services: Services) -> Callable[[web.Request], A
         request[OPERATION] = operation
         screen(request, services)
         principal = await services.access(request) if guarded else _NOBODY
-        abroad = OUTSIDE in request and guarded and outside(request, services, operation, principal)
+        abroad = guarded and outside(request, services, operation, principal)
         if operation.access is Access.ADMIN and not principal.admin:
             raise not_admin()
         query = _query(request, known) if request.query_string else {}
@@ -59,7 +59,7 @@ def serve(operation: Operation, services: Services) -> Callable[[web.Request], A
             bodies.check_media_type(request, operation.takes.value)
             body = await _body(request, limit)
             content = await bodies.parsed(body) if reads_json else None
-        call = Call(operation, services, principal, request, request.match_info, query, body, content, abroad)
+        call = Call(operation, services, principal, request, request.match_info, query, body, content, outside=abroad)
         if not guarded:
             return await send(request, await operation.handler(call))
         space = call.space

@@ -128,3 +128,14 @@ async def test_what_is_remembered_is_bounded(monkeypatch):
         policies.standing((f"p{number}",))
     assert len(policies._rights) <= 10
     assert len(policies._standing) <= 10
+
+
+async def test_it_is_known_whether_any_policy_lets_callers_from_outside_in():
+    policies = await opened(MemoryStore())
+    assert not policies.masks
+    await policies.put(policy("kept", firewall="block"))
+    assert not policies.masks
+    await policies.put(policy("let", firewall="mask"))
+    assert policies.masks
+    await policies.remove("let")
+    assert not policies.masks
