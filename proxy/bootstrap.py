@@ -11,21 +11,31 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
-from proxy.auth.clients import Clients, Made
-from proxy.auth.opening import open_clients
-from proxy.auth.passwords import Passwords
+from proxy.auth.clients import Made
 from proxy.auth.service import TokenService
 from proxy.clock import Clock, system_clock
 from proxy.composition.access import keep_keys, open_access
 from proxy.composition.files import check_files, open_files
 from proxy.composition.guard import Guard, open_guard
-from proxy.composition.interface import history, interface, space
-from proxy.composition.schemas import measure, open_schemas, redeclare
+from proxy.composition.interface import interface, space
+from proxy.composition.measuring import measure, observer, report, vault_check
+from proxy.composition.realm import Opened, Realm, opening
+from proxy.composition.schemas import open_schemas, redeclare
+from proxy.composition.stopped import stopped_clients
+from proxy.composition.stores import (
+    key_source,
+    open_embedded,
+    open_environments,
+    open_with_key,
+    refuse_lost_key,
+    unobserved,
+    vault_options,
+)
 from proxy.composition.ways import gateway_options, renew, ways
-from proxy.config import Keys, Settings
+from proxy.config import Settings
 from proxy.crypto.keyset import Keyset
-from proxy.crypto.sources import KeySource, open_source
 from proxy.errors import Code, Detail, VaultError
+from proxy.model.environment import DEFAULT
 from proxy.redactor.cases import Case, parse_case
 from proxy.redactor.exchange.reload import Reloader
 from proxy.redactor.exchange.runtime import InForce, Runtime, join
@@ -33,26 +43,17 @@ from proxy.redactor.exchange.trial import run_case
 from proxy.redactor.load import load
 from proxy.redactor.rules import RuleSet
 from proxy.storage import open_store
-from proxy.storage.base import Store
 from proxy.storage.hooks import Hooks
 from proxy.storage.sqlite_file import refuse_new
-from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.catalog import Catalog
-from proxy.vault.contents import Contents
-from proxy.vault.janitor import pending
-from proxy.vault.vault import Vault, VaultOptions, has_keyset, new_vault, open_keyset, open_vault
-from proxy.web.admin import Check, admin_app
+from proxy.vault.vault import Vault, VaultOptions, has_keyset, new_vault, open_vault
+from proxy.web.admin import admin_app
 from proxy.web.api.app import VaultConnection, vault_app
 from proxy.web.applications import Applications
 from proxy.web.gateway import Gateway
 from proxy.web.journal import MetricsJournal
 from proxy.web.listening import listen
-
-_log = logs.logger("bootstrap")
-
-#: The environment that ``init`` makes and every record of the embedded vault belongs to.
-ENVIRONMENT = "default"
 
 #: Allocations between two looks of the cycle collector: requests make none, so it may look rarely.
 _COLLECT = (50_000, 20, 50)
@@ -89,25 +90,15 @@ class Running:
     interface: str = ""  #: ``host:port`` of the vault's own interface
 
 
-def key_source(keys: Keys) -> KeySource:
-    """The key source that the settings name."""
-    return open_source(keys.uri)
-
-
-async def open_embedded(settings: Settings, hooks: Hooks | None = None) -> Store:
-    """The store of the settings; the data folder and the file are made where they are missing."""
-    return await open_store(f"{settings.store.engine}:///{settings.store.path}", hooks)
-
-
 async def prepare(settings: Settings) -> bool:
     """Make data folder, store, master key and keyset where they are missing; whether anything was made. Idempotent.
 
     A store that already belongs to a key never gets another one: a missing key file must be restored.
     """
-    store, made = await _open_with_key(settings)
+    store, made = await open_with_key(settings)
     try:
-        source, options = key_source(settings.keys), _vault_options(settings)
-        vault = await open_vault(store, source, system_clock, _unobserved, options)
+        source, options = key_source(settings.keys), vault_options(settings)
+        vault = await open_vault(store, source, system_clock, unobserved, options)
         await (await open_files(settings, vault)).close()
     finally:
         await store.close()
@@ -117,70 +108,7 @@ async def prepare(settings: Settings) -> bool:
 async def first_client(settings: Settings) -> Made | None:
     """The first client of a vault, an administrator, with its secret; ``None`` when there is a client already."""
     async with stopped_clients(settings) as clients:
-        return None if len(clients) else await clients.create("first administrator", ENVIRONMENT, admin=True)
-
-
-@asynccontextmanager
-async def stopped_clients(settings: Settings) -> AsyncIterator[Clients]:
-    """The clients of a vault that no instance runs on. Raises ``VaultError``: BAD_STORE where there is no vault, STORE_BUSY."""
-    _refuse_no_vault(settings)
-    store, _ = await _open_with_key(settings)
-    passwords = Passwords()
-    try:
-        keyset = await open_keyset(store, key_source(settings.keys), ENVIRONMENT)
-        yield await open_clients(store, {ENVIRONMENT: keyset}, passwords, system_clock)
-    finally:
-        passwords.close()
-        await store.close()
-
-
-@asynccontextmanager
-async def stopped_vault(settings: Settings) -> AsyncIterator[tuple[Vault, Contents]]:
-    """A vault that no instance runs on, and its files. Raises ``VaultError``: BAD_STORE, BAD_KEYS, STORE_BUSY."""
-    _refuse_no_vault(settings)
-    store, _ = await _open_with_key(settings)
-    try:
-        source, options = key_source(settings.keys), _vault_options(settings)
-        vault = await open_vault(store, source, system_clock, _unobserved, options)
-        contents = await open_files(settings, vault)
-        try:
-            yield vault, contents
-        finally:
-            await contents.close()
-    finally:
-        await store.close()
-
-
-async def _open_with_key(settings: Settings, hooks: Hooks | None = None) -> tuple[Store, bool]:
-    """The open store, its master key being there; and whether one of them was made just now."""
-    source = key_source(settings.keys)
-    fresh = not settings.store.path.exists()
-    if fresh and (source.exists() or settings.keys.source != "file"):
-        source.load()  # a key that is no good, or that cannot be made here, is told before a store is made
-    store = await open_embedded(settings, hooks)
-    try:
-        missing = not source.exists()
-        if missing:
-            await _refuse_lost_key(settings, store)
-            source.create()
-    except BaseException:
-        await store.close()
-        raise
-    return store, fresh or missing
-
-
-def _refuse_no_vault(settings: Settings) -> None:
-    if not settings.store.path.exists():
-        raise VaultError(Code.BAD_STORE, f"There is no vault at {settings.store.path}: make one with `domicile init`.")
-
-
-async def _refuse_lost_key(settings: Settings, store: Store) -> None:
-    if await has_keyset(store, ENVIRONMENT):
-        raise VaultError(
-            Code.BAD_KEYS,
-            f"The key that opens {settings.store.path} is missing: restore {settings.keys.place} from its backup. "
-            "A new key could not read what the vault holds, so none was made.",
-        )
+        return None if len(clients) else await clients.create("first administrator", DEFAULT, admin=True)
 
 
 def check_keys(settings: Settings) -> None:
@@ -219,9 +147,9 @@ async def _check_store(settings: Settings) -> None:
     store = await open_embedded(settings)
     try:
         if not source.exists():
-            await _refuse_lost_key(settings, store)
-        elif await has_keyset(store, ENVIRONMENT):
-            await open_vault(store, source, system_clock, _unobserved, _vault_options(settings))
+            await refuse_lost_key(settings, store)
+        elif await has_keyset(store, DEFAULT):
+            await open_vault(store, source, system_clock, unobserved, vault_options(settings))
         await check_files(settings, store)
     finally:
         await store.close()
@@ -253,7 +181,7 @@ async def try_rules(rules: RuleSet) -> dict[str, list[str]]:
 
 async def _tried(rules: RuleSet, case: Case) -> list[str]:
     store = await open_store("memory:")
-    vault = new_vault(Keyset.create("trial"), store, system_clock, _unobserved, VaultOptions("trial", "SE", 1))
+    vault = new_vault(Keyset.create("trial"), store, system_clock, unobserved, VaultOptions("trial", "SE", 1))
     return await run_case(await join(rules, vault, Metrics()), case)
 
 
@@ -269,17 +197,20 @@ async def running(
         _refuse_strangers(settings, rules)
         way, special = ways(settings)
         guard = open_guard(settings, metrics)
-        store, _ = await _open_with_key(settings, hooks)
+        store, _ = await open_with_key(settings, hooks)
         stack.push_async_callback(store.close)
         metrics.watch("domicile_vault_writer_queue", lambda: float(hooks.waiting()))
-        keyset = await open_keyset(store, key_source(settings.keys), ENVIRONMENT)
-        vault = new_vault(keyset, store, clock, _observer(metrics), _vault_options(settings))
-        contents = await open_files(settings, vault)
+        book, keysets = await open_environments(settings, store, clock)
+        vault = new_vault(keysets[DEFAULT], store, clock, observer(metrics), vault_options(settings))
+        contents = await open_files(settings, vault, lambda: [found.id for found in book.listed()])
         stack.push_async_callback(contents.close)
-        auth = await open_access(settings, store, keyset, clock, metrics)
+        auth = await open_access(settings, store, keysets, clock, metrics)
         stack.callback(auth.close)
         catalog = await open_schemas(vault, settings.schemas, settings.records)
         stack.push_async_callback(catalog.close)
+        realm = Realm(book, auth.clients, opening(settings, store, clock, metrics, contents), metrics)
+        stack.push_async_callback(realm.close)
+        await realm.start(Opened(vault, catalog, await space(vault, catalog, contents)), keysets)
         in_force = InForce(await join(rules, vault, metrics, catalog))
         journal = MetricsJournal(metrics, rules)
 
@@ -294,9 +225,8 @@ async def running(
         stack.push_async_callback(gateway.close)
         renewed, declared = lambda: renew(settings, applications), lambda: redeclare(catalog, settings.schemas)
         started = Running("", "", in_force, vault, reloader, gateway, auth, renewed, catalog, declared, guard)
-        checks = {"rules": reloader.check, "vault": _vault_check(vault), **guard.checks()}
-        spaces = {ENVIRONMENT: await space(vault, catalog, contents)}
-        services = interface(settings, spaces, auth, metrics, guard)
+        checks = {"rules": reloader.check, "vault": vault_check(vault), **guard.checks()}
+        services = interface(settings, realm, auth, metrics, guard)
         stack.push_async_callback(services.functions.close)
         started.interface = await stack.enter_async_context(
             listen("vault", settings.listen.vault, vault_app(services), connections=VaultConnection)
@@ -306,7 +236,11 @@ async def running(
             listen("admin", settings.listen.admin, admin_app(checks, metrics.render))
         )
         started.proxy = await stack.enter_async_context(listen("proxy", settings.listen.proxy, gateway.server))
-        upkeep = (vault.run_upkeep(_UPKEEP, _report), _measure(vault, catalog, metrics), keep_keys(auth, _UPKEEP))
+        upkeep = (
+            realm.run_upkeep(_UPKEEP, report),
+            measure(realm.vaults, metrics, _UPKEEP),
+            keep_keys(auth, _UPKEEP),
+        )
         for work in (reloader.watch(), *upkeep, *guard.work()):
             stack.push_async_callback(_cancel, asyncio.create_task(work))
         gc.collect()
@@ -316,69 +250,6 @@ async def running(
 
 
 # ---------------------------------------------------------------------- parts
-
-
-def _vault_options(settings: Settings) -> VaultOptions:
-    return VaultOptions(ENVIRONMENT, settings.country.upper(), settings.pending.keep, history(settings))
-
-
-def _unobserved(_event: str, _schema: str, _count: int) -> None:
-    """Nobody counts while things are being prepared."""
-
-
-def _observer(metrics: Metrics) -> Callable[[str, str, int], None]:
-    def observe(event: str, schema: str, count: int) -> None:
-        metrics.cell("domicile_vault_events_total", schema, event).value += count
-        if event in _TOLD:
-            _log.warning(_TOLD[event], entity=schema, count=count)
-
-    return observe
-
-
-#: Events that somebody on call has to know of, as log lines.
-_TOLD = {
-    "reaped": "writes that no answer ever settled were dropped after pending.keep",
-    "unopenable": "a sealed record does not open: it was changed, moved, or sealed under another key",
-    "unopenable_file": "an attachment does not open: its row or its content was changed, exchanged or lost",
-    "shape_full": "a token shape is nearly full: give the field a larger one",
-    "late": "the vault could not be written after the application had answered; settling is tried again",
-    "unrestored": "the vault could not be read: answers pass with tokens in place of values",
-}
-
-
-def _report(error: VaultError) -> None:
-    _log.error("upkeep of the vault failed and will be tried again", code=error.code, text=error.message)
-
-
-def _vault_check(vault: Vault) -> Check:
-    async def check() -> str | None:
-        try:
-            await pending(tuple(vault.collections()))
-        except VaultError as error:
-            return error.message
-        return None
-
-    return check
-
-
-async def _measure(vault: Vault, catalog: Catalog, metrics: Metrics) -> None:
-    """Keep the gauges of records and pending writes fresh, for ever."""
-    while True:
-        try:
-            await _measure_once(vault, metrics)
-            measure(catalog, metrics)
-        except VaultError as error:
-            _log.warning("the vault could not be measured and will be again", code=error.code, text=error.message)
-        await asyncio.sleep(_UPKEEP)
-
-
-async def _measure_once(vault: Vault, metrics: Metrics) -> None:
-    collections = {item.name: item for item in vault.collections()}
-    for schema, (rows, waiting, staged) in (await pending(tuple(collections.values()))).items():
-        for state, count in (("live", rows - waiting), ("pending", waiting), ("staged", staged)):
-            metrics.cell("domicile_records", schema, state).value = count
-        for field, ratio in collections[schema].fill(rows).items():
-            metrics.cell("domicile_shape_fill_ratio", schema, field).value = ratio
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:

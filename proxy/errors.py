@@ -46,6 +46,7 @@ class Code(enum.StrEnum):
     SCHEMA_OF_RULES = "schema_of_rules"  #: only the application behind the proxy writes records of a rule file's entity
     SCHEMA_BUSY = "schema_busy"  #: the schema is being changed already
     SCHEMA_IN_USE = "schema_in_use"  #: the schema still holds records
+    ENVIRONMENT_IN_USE = "environment_in_use"  #: the environment still holds records
     UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"  #: another content type than the operation takes
     UNPROCESSABLE = "unprocessable"  #: well-formed, but cannot be carried out
     BATCH_TOO_LARGE = "batch_too_large"

@@ -46,6 +46,8 @@ class Made(NamedTuple):
 
 
 class _Shard:
+    """Some of the clients of one environment."""
+
     def __init__(self, note: SealedNote) -> None:
         self.note = note
         self.clients: dict[str, Client] = {}
@@ -56,24 +58,35 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Clients:
-    """The clients of all environments. ``load`` before use."""
+    """The clients of all environments that were told of by ``join``."""
 
-    def __init__(self, store: Store, aeads: Mapping[str, RecordAead], passwords: Passwords, clock: Clock) -> None:
+    def __init__(self, store: Store, passwords: Passwords, clock: Clock) -> None:
+        self._store = store
         self._passwords = passwords
         self._clock = clock
         self._known: dict[str, Client] = {}
         self._writing = asyncio.Lock()
-        self._shards = {
-            (environment, number): _Shard(SealedNote(store, aead, environment, f"clients/{number}"))
-            for environment, aead in aeads.items()
-            for number in range(_SHARDS)
-        }
-        self._environments = frozenset(aeads)
+        self._shards: dict[str, list[_Shard]] = {}  # by environment
 
-    async def load(self) -> None:
-        """Read them all. Raises ``VaultError(CANNOT_OPEN)`` when a note was changed or belongs to other keys."""
-        for shard in self._shards.values():
-            await self._read(shard)
+    async def join(self, environment: str, aead: RecordAead) -> None:
+        """Read the clients of one more environment; they count from now on.
+
+        Raises ``VaultError(CANNOT_OPEN)`` when a note was changed or belongs to other keys; none of them counts then.
+        """
+        notes = [SealedNote(self._store, aead, environment, f"clients/{number}") for number in range(_SHARDS)]
+        found = [(_Shard(note), _kept(await note.read())) for note in notes]
+        self._shards[environment] = [shard for shard, _ in found]
+        for shard, clients in found:
+            self._install(shard, clients)
+
+    async def leave(self, environment: str) -> None:
+        """Forget the clients of an environment: none of their tokens is valid from now on. Not known: no effect.
+
+        What the store has of them stays.
+        """
+        async with self._writing:
+            for shard in self._shards.pop(environment, ()):
+                self._install(shard, {})
 
     def __len__(self) -> int:
         return len(self._known)
@@ -131,29 +144,34 @@ class Clients:
         def without(clients: dict[str, Client]) -> None:
             _there(clients.pop(ident, None))
 
-        await self._change(self._shard(environment, ident), without)
+        await self._change(environment, ident, without)
 
     def _faults(self, name: str, environment: str) -> list[Detail]:
         faults = []
         if not (0 < len(name) <= _NAME and name.isprintable() and name.strip()):
             faults.append(Detail("/name", f"must be 1 to {_NAME} printable characters"))
-        if environment not in self._environments:
-            known = ", ".join(sorted(self._environments))
+        if environment not in self._shards:
+            known = ", ".join(sorted(self._shards))
             faults.append(Detail("/environment_id", f"there is no environment of that name: there is {known}"))
         return faults
 
     def _shard(self, environment: str, ident: str) -> _Shard:
-        return self._shards[environment, zlib.crc32(ident.encode()) % _SHARDS]
+        """Where that client is kept. Raises ``VaultError(NOT_FOUND)`` when the environment has gone meanwhile."""
+        shards = self._shards.get(environment)
+        if shards is None:
+            raise VaultError(Code.NOT_FOUND, "There is no such environment any more.")
+        return shards[zlib.crc32(ident.encode()) % _SHARDS]
 
     async def _put(self, environment: str, ident: str, made: Callable[[Client | None], Client]) -> Client:
         def edit(clients: dict[str, Client]) -> None:
             clients[ident] = made(clients.get(ident))
 
-        await self._change(self._shard(environment, ident), edit)
+        await self._change(environment, ident, edit)
         return self._known[ident]
 
-    async def _change(self, shard: _Shard, edit: Callable[[dict[str, Client]], None]) -> None:
+    async def _change(self, environment: str, ident: str, edit: Callable[[dict[str, Client]], None]) -> None:
         async with self._writing:
+            shard = self._shard(environment, ident)
             for _ in range(_TRIES):
                 clients = dict(shard.clients)
                 edit(clients)
@@ -173,14 +191,17 @@ class Clients:
         return True
 
     async def _read(self, shard: _Shard) -> None:
-        content = await shard.note.read()
-        self._install(shard, {client.id: client for client in (_decode(content) if content else ())})
+        self._install(shard, _kept(await shard.note.read()))
 
     def _install(self, shard: _Shard, clients: dict[str, Client]) -> None:
         for ident in shard.clients.keys() - clients.keys():
             del self._known[ident]
         self._known.update(clients)
         shard.clients = clients
+
+
+def _kept(content: bytes | None) -> dict[str, Client]:
+    return {client.id: client for client in (_decode(content) if content else ())}
 
 
 def _there(client: Client | None) -> Client:

@@ -27,9 +27,9 @@ class AuthOptions:
 
 async def open_clients(store: Store, keysets: Mapping[str, Keyset], passwords: Passwords, clock: Clock) -> Clients:
     """The clients of the environments that these keysets belong to."""
-    aeads = {environment: keyset.aead() for environment, keyset in keysets.items()}
-    clients = Clients(store, aeads, passwords, clock)
-    await clients.load()
+    clients = Clients(store, passwords, clock)
+    for environment, keyset in keysets.items():
+        await clients.join(environment, keyset.aead())
     return clients
 
 

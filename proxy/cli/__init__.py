@@ -11,7 +11,7 @@ seconds, starts fast.
 from collections.abc import Sequence
 from typing import Final
 
-from proxy.cli import check, client, demo, exporting, health, importing, init, rules, schema, serve, store
+from proxy.cli import check, client, demo, environment, exporting, health, importing, init, rules, schema, serve, store
 from proxy.cli.command import Command, execute
 
 #: Every subcommand by its name; a group of subcommands is a command with ``children``.
@@ -21,6 +21,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "serve": serve.COMMAND,
     "check": check.COMMAND,
     "client": client.COMMAND,
+    "environment": environment.COMMAND,
     "health": health.COMMAND,
     "rules": rules.COMMAND,
     "schema": schema.COMMAND,

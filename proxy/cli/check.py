@@ -25,7 +25,8 @@ def _rules(settings: Settings) -> str:
 
 
 def _keys(settings: Settings) -> str:
-    from proxy.bootstrap import check_keys, key_source
+    from proxy.bootstrap import check_keys
+    from proxy.composition.stores import key_source
 
     check_keys(settings)
     if settings.keys.source != "file":

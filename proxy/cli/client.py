@@ -83,7 +83,7 @@ def as_text(first: str, data: dict[str, Any]) -> str:
 
 @asynccontextmanager
 async def _opened(settings: Settings) -> "AsyncIterator[Clients]":
-    from proxy.bootstrap import stopped_clients
+    from proxy.composition.stopped import stopped_clients
 
     try:
         async with stopped_clients(settings) as clients:

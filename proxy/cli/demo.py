@@ -13,6 +13,7 @@ from proxy.config import Address, Settings, load
 from proxy.config.environment import variable
 from proxy.config.table import SETTINGS
 from proxy.errors import Code, VaultError
+from proxy.model.environment import DEFAULT
 
 if TYPE_CHECKING:
     from proxy.auth.clients import Clients, Made
@@ -155,10 +156,8 @@ async def demo(settings: Settings, ports: Ports) -> int:
 
 async def _visitor(clients: "Clients") -> "Made":
     """A client for whoever tries the demo: the same one at each start, with a new secret, for it is kept nowhere."""
-    from proxy.bootstrap import ENVIRONMENT
-
     known = [client for client in clients.listed() if client.name == _VISITOR and not client.disabled]
-    return await (clients.renew(known[0].id) if known else clients.create(_VISITOR, ENVIRONMENT, admin=True))
+    return await (clients.renew(known[0].id) if known else clients.create(_VISITOR, DEFAULT, admin=True))
 
 
 def free_ports(wanted: Wanted) -> Ports:

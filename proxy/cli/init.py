@@ -11,6 +11,7 @@ from proxy.cli.command import OK, Arguments, Command
 from proxy.config import load
 from proxy.config.load import DEFAULT_FILE
 from proxy.config.values import country
+from proxy.model.environment import DEFAULT
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +23,7 @@ def run(arguments: Arguments) -> int:
     """Make what is missing. Running it again changes nothing, and shows no secret."""
     import asyncio
 
-    from proxy.bootstrap import ENVIRONMENT, first_client, prepare
+    from proxy.bootstrap import first_client, prepare
 
     given = load(arguments.config, os.environ)
     settings = dataclasses.replace(given, country=arguments.country or given.country)
@@ -30,7 +31,7 @@ def run(arguments: Arguments) -> int:
     client = asyncio.run(first_client(settings))
     place = settings.keys.place if settings.keys.source == "file" else f"the environment variable {settings.keys.place}"
     data = {
-        "environment_id": ENVIRONMENT,
+        "environment_id": DEFAULT,
         "country": settings.country,
         "store": str(settings.store.path),
         "keys": place,

@@ -95,11 +95,11 @@ async def opened(arguments: Arguments, settings: Settings) -> AsyncIterator[Sche
         with contextlib.closing(remote.remote(arguments)) as instance:
             yield Served(instance)
         return
-    from proxy.bootstrap import stopped_vault
     from proxy.composition.schemas import open_schemas
+    from proxy.composition.stopped import stopped_vault
 
     try:
-        async with stopped_vault(settings) as (vault, _):
+        async with stopped_vault(settings, arguments.environment) as (vault, _):
             catalog = await open_schemas(vault, None, settings.records)
             try:
                 yield Stored(catalog)

@@ -8,9 +8,10 @@ from proxy.cli import output
 from proxy.cli.command import FAULT, OK, Arguments, Command
 from proxy.cli.progress import Progress, progress
 from proxy.config import Settings, load
+from proxy.model.environment import DEFAULT
 
 if TYPE_CHECKING:
-    from proxy.vault.verify import Findings
+    from proxy.vault.verify import Fault, Findings
 
 #: Faults that are printed one by one; of more, the number is told.
 _SHOWN: Final = 1_000
@@ -26,16 +27,16 @@ def verify(arguments: Arguments) -> int:
 
 
 async def _verify(settings: Settings) -> "Findings":
-    from proxy.bootstrap import stopped_vault
+    from proxy.composition.stopped import stopped_vaults
     from proxy.vault.verify import extent, verify
 
-    async with stopped_vault(settings) as (vault, contents):
+    async with stopped_vaults(settings) as vaults:
         bars: Mapping[str, Progress] = {
-            "records": progress("records", await extent(vault), "records"),
+            "records": progress("records", await extent(vaults), "records"),
             "attachments": progress("attachments", None, "attachments"),
         }
         try:
-            return await verify(vault, contents, lambda what, count: bars[what].update(count))
+            return await verify(vaults, lambda what, count: bars[what].update(count))
         finally:
             for bar in bars.values():
                 bar.close()
@@ -43,7 +44,10 @@ async def _verify(settings: Settings) -> "Findings":
 
 def told(findings: "Findings") -> dict[str, Any]:
     """The findings as JSON tells them."""
-    faults = [{"schema": fault.schema, "record": fault.rid, "text": fault.text} for fault in findings.faults]
+    faults = [
+        {"environment": fault.environment, "schema": fault.schema, "record": fault.rid, "text": fault.text}
+        for fault in findings.faults
+    ]
     counts = {name: findings.counts[name] for name in ("records", "versions", "staged", "attachments", "bytes")}
     return {
         "ok": not faults,
@@ -63,11 +67,15 @@ def as_text(findings: "Findings") -> str:
     lines = [looked]
     if nameless := findings.left.total():
         lines.append(f"{nameless} objects are left over; a running instance removes them by itself.")
-    lines += [f"  {fault.schema}, record {fault.rid}: {fault.text}" for fault in findings.faults[:_SHOWN]]
+    lines += [f"  {_place(fault)}, record {fault.rid}: {fault.text}" for fault in findings.faults[:_SHOWN]]
     if more := findings.faults[_SHOWN:]:
         lines.append(f"  and {len(more)} faults more; --json tells them all.")
     lines.append(f"There are {len(findings.faults)} faults." if findings.faults else "Everything is in order.")
     return "\n".join(lines)
+
+
+def _place(fault: "Fault") -> str:
+    return fault.schema if fault.environment == DEFAULT else f"{fault.environment}:{fault.schema}"
 
 
 COMMAND: Final = Command(

@@ -1,6 +1,7 @@
 """Who may call the vault's own interface: the token service of the settings, and its upkeep."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Final
 
 from proxy.auth.opening import AuthOptions, open_service
@@ -18,14 +19,16 @@ _log = logs.logger("access")
 _TOKENS: Final = "domicile_token_requests_total"
 
 
-async def open_access(settings: Settings, store: Store, keyset: Keyset, clock: Clock, metrics: Metrics) -> TokenService:
-    """The token service of an opened store; says what to do where nobody could call it. ``close`` it after use."""
+async def open_access(
+    settings: Settings, store: Store, keysets: Mapping[str, Keyset], clock: Clock, metrics: Metrics
+) -> TokenService:
+    """The token service of an opened store and the environments of these keysets; says what to do where nobody could call it. ``close`` it after use."""
     options = AuthOptions(settings.auth.token_lifetime, settings.auth.audiences)
 
     def observe(outcome: str) -> None:
         metrics.cell(_TOKENS, outcome).value += 1
 
-    service = await open_service(store, {keyset.environment: keyset}, clock, observe, options)
+    service = await open_service(store, keysets, clock, observe, options)
     service.audiences.listening(str(settings.listen.vault))  # told again once the port is known
     if not len(service.clients):
         # Not a warning: who has an application behind the proxy, and nothing else, needs none.

@@ -1,7 +1,5 @@
 """What the vault's own interface works with: the services of its handlers, joined of what bootstrap has opened."""
 
-from collections.abc import MutableMapping
-
 from proxy.auth.opening import open_policies
 from proxy.auth.service import TokenService
 from proxy.composition.guard import Guard
@@ -17,7 +15,7 @@ from proxy.vault.idempotency import Replies, system_collection
 from proxy.vault.vault import Vault
 from proxy.web.api.access import bearer
 from proxy.web.api.errors import status_of
-from proxy.web.api.operation import Services, Space
+from proxy.web.api.operation import Administered, Services, Space
 from proxy.web.api.repeating import repeating
 from proxy.web.peers import Trusted
 
@@ -30,9 +28,9 @@ async def space(vault: Vault, catalog: Catalog, contents: Contents | None) -> Sp
 
 
 def interface(
-    settings: Settings, spaces: MutableMapping[str, Space], auth: TokenService, metrics: Metrics, guard: Guard
+    settings: Settings, realm: Administered, auth: TokenService, metrics: Metrics, guard: Guard
 ) -> Services:
-    """The services of an instance; whoever asks for them closes ``functions`` at the end.
+    """The services of an instance with these environments; whoever asks for them closes ``functions`` at the end.
 
     Raises ``VaultError`` when an installed function cannot be called.
     """
@@ -42,7 +40,8 @@ def interface(
         metrics.buckets("domicile_api_seconds").observe(seconds)
 
     return Services(
-        spaces=spaces,
+        spaces=realm.spaces,
+        environments=realm,
         access=bearer(auth.tokens),
         auth=auth,
         trusted=Trusted(settings.trusted_proxies),

@@ -50,8 +50,8 @@ async def redeclare(catalog: Catalog, files: Path | None) -> bool:
     return True
 
 
-def measure(catalog: Catalog, metrics: Metrics) -> None:
-    """Bring the gauges of migrations up to date; those that have ended stand at their end."""
+def measure(catalog: Catalog, metrics: Metrics, prefix: str = "") -> None:
+    """Bring the gauges of migrations up to date; those that have ended stand at their end. ``prefix``: before names of schemas."""
     for declared in catalog.schemas():
         figures: Sequence[tuple[str, int]] = ()
         if declared.progress is not None:
@@ -61,7 +61,7 @@ def measure(catalog: Catalog, metrics: Metrics) -> None:
             ended = declared.outcome
             figures = (("done", ended.total), ("total", ended.total), ("failed", ended.failed))
         for state, count in figures:
-            metrics.cell("domicile_schema_migration_records", declared.schema.name, state).value = count
+            metrics.cell("domicile_schema_migration_records", prefix + declared.schema.name, state).value = count
 
 
 def _report(error: VaultError) -> None:

@@ -89,3 +89,6 @@ class Store(Protocol):
 
     async def put_note(self, name: str, content: bytes, expected: bytes | None) -> None:
         """Write a note durably if it still is ``expected`` (``None``: absent); else ``VaultError(CONFLICT)``."""
+
+    async def drop_notes(self, ending: str) -> None:
+        """Remove every note whose name ends with that text, all at once and durably; none: no effect."""

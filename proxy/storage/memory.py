@@ -148,6 +148,10 @@ class MemoryStore:
             raise changed_meanwhile(name)
         self._notes[name] = content
 
+    async def drop_notes(self, ending: str) -> None:
+        self._refuse_closed()
+        self._notes = {name: content for name, content in self._notes.items() if not name.endswith(ending)}
+
     def _table(self, table: str) -> Table:
         self._refuse_closed()
         if table not in self._tables:

@@ -185,6 +185,10 @@ class SqliteStore:
         self._refuse_closed()
         await self._writer.call(lambda connection: _put_note(connection, name, content, expected))
 
+    async def drop_notes(self, ending: str) -> None:
+        self._refuse_closed()
+        await self._writer.call(lambda connection: _drop_notes(connection, ending))
+
     def _statements(self, table: str) -> Statements:
         sql = self._tables.get(table)
         if sql is None or self._closed:
@@ -238,6 +242,10 @@ def _put_note(connection: Connection, name: str, content: bytes, expected: bytes
     if (found[0][0] if found else None) != expected:
         raise changed_meanwhile(name)
     connection.execute("INSERT OR REPLACE INTO notes (name, content) VALUES (?, ?)", (name, content))
+
+
+def _drop_notes(connection: Connection, ending: str) -> None:
+    connection.execute("DELETE FROM notes WHERE substr(name, -length(?1)) = ?1", (ending,))
 
 
 async def open_sqlite(place: str, hooks: Hooks) -> SqliteStore:

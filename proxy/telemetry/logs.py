@@ -33,6 +33,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "endpoint": "an endpoint, as the rule file names it",
     "engine": "the kind of store",
     "entity": "an entity, as the rule file names it",
+    "environment": "the id of an environment",
     "exception": "the class of an exception",
     "field": "a field, as the rule file names it",
     "file": "a file of the operator: settings, rules, keys, database",

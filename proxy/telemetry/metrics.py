@@ -192,6 +192,12 @@ class Metrics:
         cell.value = 1
         self._cells[name] = {labels: cell}
 
+    def forget(self, prefix: str) -> None:
+        """Drop every cell whose first label begins with that text: what it tells of is gone."""
+        for cells in self._cells.values():
+            for labels in [labels for labels in cells if labels and labels[0].startswith(prefix)]:
+                del cells[labels]
+
     def render(self) -> bytes:
         """All metrics in the text format, for ``CONTENT_TYPE``."""
         return generate_latest(self.registry)

@@ -213,7 +213,7 @@ class Catalog:
             await self._refuse_in_use(held, records)
             del self._records[name]  # from here on nobody begins anything with it
             try:
-                await self._alone(name)
+                await self.alone(f"the schema {name!r}")
                 await self._refuse_in_use(held, records)
                 await self._entries.remove(name, held.collection.table)
             except BaseException:
@@ -341,15 +341,13 @@ class Catalog:
             f"The schema {collection.name!r} still holds records: delete them first, or say records=delete.",
         )
 
-    async def _alone(self, name: str) -> None:
-        """Wait until no request uses the schema any more."""
+    async def alone(self, what: str) -> None:
+        """Wait until all requests that are going on have ended. Raises ``VaultError(SCHEMA_BUSY)`` when ``what`` stays in use for long."""
         try:
             async with asyncio.timeout(_PATIENCE):
                 await self._epochs.passed()
         except TimeoutError:
-            raise VaultError(
-                Code.SCHEMA_BUSY, f"Requests that use the schema {name!r} do not end; try again later."
-            ) from None
+            raise VaultError(Code.SCHEMA_BUSY, f"Requests that use {what} do not end; try again later.") from None
 
     async def _drop_tables(self) -> None:
         """Remove the tables of schemas that are gone."""

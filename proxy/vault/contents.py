@@ -55,24 +55,35 @@ class Kept(NamedTuple):
     hash: str  #: SHA-256 of the content in hexadecimal
 
 
-class Contents:
-    """The contents of one vault. ``limit`` is the bytes of one content."""
+class Traffic:
+    """What all environments share that keep their contents in one object store: the threads, and who is at work."""
 
-    def __init__(self, objects: ObjectStore, streams: StreamAead, limit: int) -> None:
+    def __init__(self) -> None:
+        self.threads = Threads(_THREADS)
+        self.uploading: set[str] = set()
+        self.transfers = 0
+
+
+class Contents:
+    """The contents of one environment. ``limit`` is the bytes of one content."""
+
+    def __init__(self, objects: ObjectStore, streams: StreamAead, limit: int, traffic: Traffic | None = None) -> None:
         self.objects = objects
         self.limit = limit
         self._streams = streams
-        self._threads = Threads(_THREADS)
-        self._uploading: set[str] = set()
-        self._transfers = 0
+        self._traffic = traffic or Traffic()
+
+    def beside(self, streams: StreamAead) -> "Contents":
+        """The contents of another environment in the same object store. ``close`` of the first closes both."""
+        return Contents(self.objects, streams, self.limit, self._traffic)
 
     def uploading(self) -> frozenset[str]:
         """Objects that are being written, or whose row is being committed: no row names them, and they are no orphans."""
-        return frozenset(self._uploading)
+        return frozenset(self._traffic.uploading)
 
     async def close(self) -> None:
         """Finish what was begun. Idempotent."""
-        self._threads.close()
+        self._traffic.threads.close()
         await self.objects.close()
 
     @asynccontextmanager
@@ -83,7 +94,7 @@ class Contents:
         ``content`` raises comes out. An object that gets no row is removed by ``drop``, or else by the sweep.
         """
         name = file_id.hex() + random_bytes(8).hex()
-        self._uploading.add(name)
+        self._traffic.uploading.add(name)
         try:
             with self.transfer():
                 salt = random_bytes(SALT_BYTES)
@@ -91,7 +102,7 @@ class Contents:
                 await self.objects.put(name, sealing.pieces(content))
             yield Kept(name, salt, sealing.size, sealing.digest.hexdigest())
         finally:
-            self._uploading.discard(name)
+            self._traffic.uploading.discard(name)
 
     async def drop(self, name: str) -> None:
         """Remove an object whose row was refused for certain. Where that fails, the sweep does it."""
@@ -115,18 +126,18 @@ class Contents:
         except BaseException:
             opened.close()
             raise
-        return Content(opened, opener, self._threads, kept.size)
+        return Content(opened, opener, self._traffic.threads, kept.size)
 
     @contextmanager
     def transfer(self) -> Iterator[None]:
         """Count one more transfer. Raises ``VaultError`` (OVERLOADED) when there are as many as there may be."""
-        if self._transfers >= TRANSFERS:
+        if self._traffic.transfers >= TRANSFERS:
             raise VaultError(Code.OVERLOADED, "As many files are on their way as may be: send this again later.")
-        self._transfers += 1
+        self._traffic.transfers += 1
         try:
             yield
         finally:
-            self._transfers -= 1
+            self._traffic.transfers -= 1
 
 
 class Content:

@@ -5,7 +5,7 @@ behind whose process ended between object and row. They are looked for shard by 
 old: an upload that is under way has written its object, and not yet its row.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from proxy.objectstore.base import SHARDS
 from proxy.storage.base import Store
@@ -23,12 +23,14 @@ _PAGE = 1_000
 
 
 class ObjectSweep:
-    """The sweep of one vault."""
+    """The sweep of one object store. ``environments``: all that keep something there; what none of them names goes."""
 
-    def __init__(self, contents: Contents, store: Store, environment: str, clock: Callable[[], int]) -> None:
+    def __init__(
+        self, contents: Contents, store: Store, environments: Callable[[], Iterable[str]], clock: Callable[[], int]
+    ) -> None:
         self._contents = contents
         self._store = store
-        self._environment = environment
+        self._environments = environments
         self._clock = clock
         self._began = clock()
         self._next = 0
@@ -65,8 +67,9 @@ class ObjectSweep:
         )  # before the list: what is not in it now has its row already, or is young
         before = self._clock() - GRACE
         old = {found.name for found in await self._contents.objects.listed(shard) if found.at < before} - uploading
-        if old:
-            old -= await named(self._store, self._environment, shard)
+        for environment in self._environments():
+            if old:
+                old -= await named(self._store, environment, shard)
         for name in old:
             await self._contents.objects.delete(name)
         return len(old)

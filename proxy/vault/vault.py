@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from proxy.clock import Clock
 from proxy.crypto.keyset import Keyset
+from proxy.crypto.master import MasterKey
 from proxy.crypto.sources import KeySource
 from proxy.errors import Code, VaultError
 from proxy.objectstore.base import ObjectStore
@@ -83,19 +84,32 @@ class Vault:
         """The environment whose keys and records these are."""
         return self._around.environment
 
-    async def keep_files(self, objects: ObjectStore, limit: int) -> Contents:
+    async def keep_files(
+        self, objects: ObjectStore, limit: int, environments: Callable[[], Iterable[str]] | None = None
+    ) -> Contents:
         """The contents of attachments, ``limit`` bytes each, in that object store, which upkeep sweeps from now on.
 
-        Files of schemas that nobody declares any more count, too. Raises ``VaultError`` (BAD_STORE) when store and object store do not belong together.
+        ``environments`` are all that keep something there, by id; this one alone where none are given. Raises ``VaultError``
+        (BAD_STORE) when store and object store do not belong together.
         """
         around = self._around
         await belong(objects, around.store)
+        await self.wake()
+        contents = Contents(objects, around.keyset.streams(), limit)
+        everybody = environments or (lambda: (around.environment,))
+        self._sweep = ObjectSweep(contents, around.store, everybody, around.clock)
+        return contents
+
+    async def share_files(self, contents: Contents) -> Contents:
+        """The contents of attachments beside those of another environment, whose upkeep sweeps all."""
+        await self.wake()
+        return contents.beside(self._around.keyset.streams())
+
+    async def wake(self) -> None:
+        """Make the tables of schemas known that nobody declares any more: what they hold, their files above all, counts, too."""
         async with self._placing:
             in_use = {layout.table for layout in self._layouts.values()}
-            await wake(around.store, around.environment, in_use)
-        contents = Contents(objects, around.keyset.streams(), limit)
-        self._sweep = ObjectSweep(contents, around.store, around.environment, around.clock)
-        return contents
+            await wake(self._around.store, self._around.environment, in_use)
 
     def collections(self) -> Iterable[Collection]:
         """The collections in use, as last asked for; not those that the vault keeps for itself (``@…``)."""
@@ -148,15 +162,6 @@ class Vault:
             return error.code is Code.VAULT_DOWN
         return False
 
-    async def run_upkeep(self, interval: float, report: Callable[[VaultError], None]) -> None:
-        """Upkeep for ever, every ``interval`` seconds; faults are reported and tried again in the next round."""
-        while True:
-            await asyncio.sleep(interval)
-            try:
-                await self.upkeep()
-            except VaultError as error:
-                report(error)
-
 
 async def open_vault(store: Store, source: KeySource, clock: Clock, observe: Observe, options: VaultOptions) -> Vault:
     """The vault in that store, with the environment's keyset opened by the master key of ``source``.
@@ -176,23 +181,33 @@ def new_vault(keyset: Keyset, store: Store, clock: Clock, observe: Observe, opti
 
 async def has_keyset(store: Store, environment: str) -> bool:
     """Whether the store already belongs to a master key: then a missing key file must be restored, never replaced."""
-    return await store.note(_note(environment)) is not None
+    return await store.note(keyset_note(environment)) is not None
 
 
 async def open_keyset(store: Store, source: KeySource, environment: str) -> Keyset:
     """The environment's keyset, opened by the master key of ``source``; made where the store has none. Raises as ``open_vault``."""
-    master = source.load()
-    note = await store.note(_note(environment))
-    if note is not None:
-        return Keyset.unwrap(note, master)
-    keyset = Keyset.create(environment)
-    wrapped = keyset.wrap(master)
-    await store.put_note(_note(environment), wrapped, None)
-    stored = await store.note(_note(environment))
-    if stored is None:
-        raise VaultError(Code.BAD_STORE, "The keyset that was just written to the store cannot be read back.")
-    return Keyset.unwrap(stored, master)
+    return await make_keyset(store, source.load(), environment)
 
 
-def _note(environment: str) -> str:
+async def make_keyset(store: Store, master: MasterKey, environment: str) -> Keyset:
+    """The environment's keyset; a new one, wrapped by that master key and read back, where the store has none. Raises as ``load_keyset``."""
+    if not await has_keyset(store, environment):
+        wrapped = Keyset.create(environment).wrap(master)
+        await store.put_note(keyset_note(environment), wrapped, None)
+    return await load_keyset(store, master, environment)
+
+
+async def load_keyset(store: Store, master: MasterKey, environment: str) -> Keyset:
+    """The environment's keyset. Raises ``VaultError(BAD_KEYS)`` when it is lost, damaged, or wrapped by another master key."""
+    note = await store.note(keyset_note(environment))
+    if note is None:
+        raise VaultError(
+            Code.BAD_KEYS,
+            f"The keys of the environment {environment!r} are not in the store: restore the store from a backup.",
+        )
+    return Keyset.unwrap(note, master)
+
+
+def keyset_note(environment: str) -> str:
+    """The note of the store that holds the environment's wrapped keyset."""
     return f"keyset:{environment}"

@@ -6,12 +6,13 @@ For a vault that no instance runs on. Nothing is changed. Faults name a schema a
 
 import hashlib
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
 from proxy.errors import Code, VaultError
+from proxy.model.environment import DEFAULT
 from proxy.model.record import Record
 from proxy.model.schema import Schema
 from proxy.objectstore.base import SHARDS, NoObject
@@ -40,6 +41,7 @@ class Fault(NamedTuple):
     schema: str
     rid: int  #: number of the record
     text: str
+    environment: str = DEFAULT
 
 
 @dataclass
@@ -58,23 +60,28 @@ class Subject(NamedTuple):
     settled: bool
 
 
-async def verify(vault: Vault, contents: Contents, tell: Tell) -> Findings:
-    """Look at every record with what stands beside it, and at every byte of every attachment.
+async def verify(vaults: Sequence[tuple[Vault, Contents]], tell: Tell) -> Findings:
+    """Look at every record of these environments with what stands beside it, and at every byte of every attachment.
 
-    Raises what store and object store raise.
+    They have to be all of one store: an object that none of them names counts as left over. Raises what store and object store raise.
     """
     findings = Findings()
-    for subject in await _subjects(vault):
-        await _records(subject, findings, tell)
-        await _attachments(subject, contents, findings, tell)
-    await _objects(vault, contents, findings)
+    for vault, contents in vaults:
+        for subject in await _subjects(vault):
+            await _records(subject, findings, tell)
+            await _attachments(subject, contents, findings, tell)
+    await _objects(vaults, findings)
     return findings
 
 
-async def extent(vault: Vault) -> int:
+async def extent(vaults: Sequence[tuple[Vault, Contents]]) -> int:
     """How many records there are, for a bar of progress."""
     return sum(
-        [(await vault.store.count(table))[0] for table in (await places(vault.store, vault.environment)).values()]
+        [
+            (await vault.store.count(table))[0]
+            for vault, _ in vaults
+            for table in (await places(vault.store, vault.environment)).values()
+        ]
     )
 
 
@@ -102,14 +109,14 @@ async def _records(subject: Subject, findings: Findings, tell: Tell) -> None:
         for row in rows:
             text = await _fault_of(subject, row)
             if text is not None:
-                findings.faults.append(Fault(subject.records.name, row.rid, text))
+                findings.faults.append(_fault(subject.records, row.rid, text))
             await _past(subject.records, row, findings)
         staged = await collection.store.staged(collection.table, [row.rid for row in rows if row.staged])
         salts = {row.rid: row.salt for row in rows}
         for change in [one for found in staged.values() for one in found]:
             findings.counts["staged"] += 1
             if change.body and not _opens(partial(collection.sealer.open_staged, change, salts[change.rid])):
-                findings.faults.append(Fault(subject.records.name, change.rid, "A staged change does not open."))
+                findings.faults.append(_fault(subject.records, change.rid, "A staged change does not open."))
         findings.counts["records"] += len(rows)
         tell("records", len(rows))
 
@@ -157,7 +164,7 @@ async def _past(records: Records, row: Row, findings: Findings) -> None:
         findings.counts["versions"] += len(page)
         for past in page:
             if not _opens(partial(collection.sealer.open_plain, past)):
-                findings.faults.append(Fault(records.name, past.rid, "A past version does not open."))
+                findings.faults.append(_fault(records, past.rid, "A past version does not open."))
         offset += len(page)
         if not page or offset >= total:
             return
@@ -184,7 +191,7 @@ async def _attachments(subject: Subject, contents: Contents, findings: Findings,
         for file in files:
             text = await _fault_of_file(records, contents, rows.get(file.rid), file)
             if text is not None:
-                findings.faults.append(Fault(records.name, file.rid, text))
+                findings.faults.append(_fault(records, file.rid, text))
             findings.counts["attachments"] += 1
             findings.counts["bytes"] += file.size
             tell("attachments", 1)
@@ -219,12 +226,18 @@ async def _fault_of_file(records: Records, contents: Contents, row: Row | None, 
     return None if digest.hexdigest() == opened.attachment.hash else "The content of an attachment has another hash."
 
 
-async def _objects(vault: Vault, contents: Contents, findings: Findings) -> None:
+async def _objects(vaults: Sequence[tuple[Vault, Contents]], findings: Findings) -> None:
     """Count the objects that no row names: those that are doomed, and those whose upload never came to its end."""
-    doomed = set(await vault.store.doomed(_LARGEST))
+    first, contents = vaults[0]
+    doomed = set(await first.store.doomed(_LARGEST))
     for shard in SHARDS:
-        listed = {stored.name for stored in await contents.objects.listed(shard)}
-        if listed:
-            nameless = listed - await named(vault.store, vault.environment, shard)
-            findings.left["orphaned"] += len(nameless - doomed)
-            findings.left["doomed"] += len(nameless & doomed)
+        nameless = {stored.name for stored in await contents.objects.listed(shard)}
+        for vault, _ in vaults:
+            if nameless:
+                nameless -= await named(vault.store, vault.environment, shard)
+        findings.left["orphaned"] += len(nameless - doomed)
+        findings.left["doomed"] += len(nameless & doomed)
+
+
+def _fault(records: Records, rid: int, text: str) -> Fault:
+    return Fault(records.name, rid, text, records.collection.around.environment)

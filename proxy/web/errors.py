@@ -39,6 +39,7 @@ STATUS: Final[Mapping[Code, int]] = MappingProxyType(
         Code.SCHEMA_OF_RULES: 400,
         Code.SCHEMA_BUSY: 409,
         Code.SCHEMA_IN_USE: 409,
+        Code.ENVIRONMENT_IN_USE: 409,
         Code.UNSUPPORTED_MEDIA_TYPE: 415,
         Code.UNPROCESSABLE: 422,
         Code.BATCH_TOO_LARGE: 422,

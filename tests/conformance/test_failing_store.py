@@ -36,6 +36,8 @@ async def test_without_traps_everything_passes(store: FailingStore) -> None:
     assert (await port.file_scan(TABLE, b"", 1), await port.reply(TABLE, h("k"), 0)) == ([], None)
     assert (await port.prune(TABLE, 1, 1, 1), await port.doomed(1)) == (0, [])
     await port.absolve(["x"])
+    await port.drop_notes("n")
+    assert await port.note("n") is None
     await port.drop(TABLE)
     await port.close()
     assert store.calls[:4] == ["ensure", "commit", "put_note", "rows"]

@@ -54,6 +54,7 @@ async def furnished(here: World, example: Example) -> dict[str, str]:
     for record in RECORDS:
         here.clock.advance(1000)
         assert (await here.client("POST", "/api/models/contact", json=record)).status == 201
+    await here.realm.create("examples", "For examples")
     texts = {"file_id": await attached(here)}
     if not any(text in str((example.path, example.headers)) for text in ("{client_id}", "{basic}")):
         return texts  # a client costs the time that guessing its secret would

@@ -573,7 +573,7 @@ async def test_a_closed_store_says_so(store: Store) -> None:
     await store.close()
     calls = (
         store.commit(TABLE, [insert(1)]), store.rows(TABLE, [1]), store.note("keys"), store.ensure(LAYOUT),
-        store.put_note("keys", b"", None), store.count(TABLE),
+        store.put_note("keys", b"", None), store.count(TABLE), store.drop_notes(":keys"),
     )  # fmt: skip
     for call in calls:
         with pytest.raises(VaultError) as caught:

@@ -296,3 +296,14 @@ async def every(calls: list[object], code: Code) -> None:
         with pytest.raises(VaultError) as caught:
             await call  # type: ignore[misc]  # coroutines of several types
         assert caught.value.code is code
+
+
+async def test_notes_of_one_ending_go_together_and_others_stay(store: Store) -> None:
+    names = ("keys:acme", "clients/1:acme", "keys:lacme", "keys:acme2", "keys:ACME", "acme", ":acme", "keys:ac%e")
+    for name in names:
+        await store.put_note(name, name.encode(), None)
+    await store.drop_notes(":acme")
+    await store.drop_notes(":acme")
+    left = [name for name in names if await store.note(name) is not None]
+    assert left == ["keys:lacme", "keys:acme2", "keys:ACME", "acme", "keys:ac%e"]
+    await store.put_note("keys:acme", b"again", None)

@@ -13,7 +13,7 @@ from authlib.integrations.base_client import OAuthError
 from authlib.integrations.httpx_client import AsyncOAuth2Client
 
 from proxy.auth.clients import Made
-from proxy.bootstrap import stopped_clients
+from proxy.composition.stopped import stopped_clients
 from proxy.config import load
 from tests.support.instance import Instance
 from tests.support.patience import PATIENCE

@@ -23,13 +23,13 @@ ROUNDS = int(os.environ.get("ROUNDS", "5"))
 
 async def swept(data: Path) -> None:
     """Remove what the deaths left, as a running instance does an hour later."""
-    from proxy.bootstrap import ENVIRONMENT, stopped_vault
+    from proxy.composition.stopped import stopped_vault
     from proxy.objectstore.base import SHARDS
     from proxy.vault.objectsweep import GRACE, ObjectSweep
 
     settings = load(None, {"DOMICILE__DATA": str(data)})
     async with stopped_vault(settings) as (vault, contents):
-        sweep = ObjectSweep(contents, vault.store, ENVIRONMENT, lambda: system_clock() + GRACE + 60_000)
+        sweep = ObjectSweep(contents, vault.store, lambda: ("default",), lambda: system_clock() + GRACE + 60_000)
         await sweep.doomed()
         for shard in SHARDS:
             await sweep.orphans(shard)

@@ -22,7 +22,12 @@ from proxy.web.listening import listen
 from proxy.web.peers import Trusted
 
 #: What the tests' own access check takes.
-TOKENS = {"writer": Principal("writer", "default"), "chief": Principal("chief", "default", admin=True)}
+TOKENS = {
+    "writer": Principal("writer", "default"),
+    "chief": Principal("chief", "default", admin=True),
+    "acme": Principal("acme", "acme"),
+    "chief of acme": Principal("chief of acme", "acme", admin=True),
+}
 
 
 async def access(request: web.Request) -> Principal:
@@ -62,7 +67,12 @@ def services(**given: Any) -> Services:
     here: dict[str, Any] = {"catalog": NoSchemas(), "once": once, "policies": no_policies(), "contents": None}
     here |= {name: given.pop(name) for name in here if name in given}
     made = {"spaces": {"default": Space(**here)}, "access": access, "body_limit": 4096, "country": "se"}
-    auth = {"auth": cast(Any, None), "trusted": Trusted(()), "functions": cast(Any, None)}
+    auth = {
+        "auth": cast(Any, None),
+        "trusted": Trusted(()),
+        "functions": cast(Any, None),
+        "environments": cast(Any, None),
+    }
     return Services(**{**made, **auth, **given})
 
 

@@ -29,6 +29,9 @@ STEPS: dict[str, tuple[str, ...]] = {
     "key": ("proxy.crypto.sources:FileSource.create",),
     "note": ("proxy.storage.sqlite:SqliteStore.put_note",),
     "table": ("proxy.storage.sqlite:SqliteStore.ensure",),
+    # the end of an environment
+    "notes": ("proxy.storage.sqlite:SqliteStore.drop_notes",),
+    "drop": ("proxy.storage.sqlite:SqliteStore.drop",),
     # one exchange
     "stage": ("proxy.redactor.exchange.writing:Writing.stage",),
     "commit": ("proxy.storage.sqlite:SqliteStore.commit",),

@@ -177,6 +177,9 @@ class FailingStore:
     async def put_note(self, name: str, content: bytes, expected: bytes | None) -> None:
         await self._pass(self.inner.put_note, name, content, expected)
 
+    async def drop_notes(self, ending: str) -> None:
+        await self._pass(self.inner.drop_notes, ending)
+
     async def _pass(self, verb: Callable[P, Awaitable[T]], *arguments: P.args, **named: P.kwargs) -> T:
         name = getattr(verb, "__name__", "")
         self.calls.append(name)

@@ -8,20 +8,23 @@ from typing import Any
 
 from proxy.auth.opening import open_policies
 from proxy.clock import ManualClock
+from proxy.composition.interface import space
+from proxy.composition.realm import Opened, Realm
 from proxy.crypto.keyset import Keyset
+from proxy.crypto.master import MasterKey
 from proxy.model.builtin import records_schema
 from proxy.model.definition import read_definition
 from proxy.objectstore import open_objects
 from proxy.storage import open_store
 from proxy.storage.base import Store
+from proxy.telemetry.metrics import Metrics
 from proxy.vault.catalog import Catalog, open_catalog
 from proxy.vault.entries import Origin
-from proxy.vault.idempotency import Replies, system_collection
-from proxy.vault.vault import Vault, VaultOptions, new_vault
+from proxy.vault.environments import Environments
+from proxy.vault.vault import Vault, VaultOptions, make_keyset, new_vault
 from proxy.web.api.access import bearer
 from proxy.web.api.operation import ALWAYS, Services, Takes
 from proxy.web.api.operations import OPERATIONS
-from proxy.web.api.repeating import repeating
 from tests.support.api import Client, access, services, serving
 from tests.support.auth import Office, office
 from tests.support.resident import resident
@@ -49,34 +52,50 @@ class World:
     catalog: Catalog
     clock: ManualClock
     office: Office
+    realm: Realm
 
-    async def declare(self, name: str, definition: Mapping[str, Any]) -> None:
+    async def declare(self, name: str, definition: Mapping[str, Any], environment: str = "default") -> None:
         """Put a schema in force."""
-        await self.catalog.apply(read_definition(name, definition), Origin.API)
+        await self.realm.spaces[environment].catalog.apply(read_definition(name, definition), Origin.API)
 
 
 @asynccontextmanager
 async def world(folder: Path, engine: str = "memory", *, tokens: bool = False, **given: Any) -> AsyncIterator[World]:
     """The interface, served. ``tokens``: access by real tokens, in place of the names in ``tests.support.api``."""
     clock = ManualClock()
-    keyset = Keyset.create("default")
+    master = MasterKey(bytes(range(32)))
     async with AsyncExitStack() as stack:
         store = await open_store("memory:" if engine == "memory" else f"sqlite:///{folder / 'vault.db'}")
         stack.push_async_callback(store.close)
-        vault = new_vault(keyset, store, clock, lambda *_: None, VaultOptions("default", "SE", 86_400_000))
+        keyset = await make_keyset(store, master, "default")
+        book = Environments(store, keyset, lambda: master, clock)
+        await book.load()
+
+        def vault_of(keyset: Keyset) -> Vault:
+            options = VaultOptions(keyset.environment, "SE", 86_400_000)
+            return new_vault(keyset, store, clock, lambda *_: None, options)
+
+        async def opening(keyset: Keyset) -> Opened:
+            vault = vault_of(keyset)
+            files = await vault.share_files(contents)
+            catalog = await open_catalog(vault, lambda error: None, (records_schema(),))
+            return Opened(vault, catalog, await space(vault, catalog, files))
+
+        vault = vault_of(keyset)
         objects = await open_objects("memory:" if engine == "memory" else f"file://{folder / 'files'}")
-        contents = await vault.keep_files(objects, 20 * 2**20)
+        contents = await vault.keep_files(objects, 20 * 2**20, lambda: [found.id for found in book.listed()])
         stack.push_async_callback(contents.close)
         catalog = await open_catalog(vault, lambda error: None, (records_schema(),))
         stack.push_async_callback(catalog.close)
         here = await stack.enter_async_context(office(store, keyset, clock))
+        realm = Realm(book, here.service.clients, opening, Metrics())
+        stack.push_async_callback(realm.close)
+        await realm.start(Opened(vault, catalog, await space(vault, catalog, contents)), {})
         made = services(
-            catalog=catalog,
-            contents=contents,
-            policies=await open_policies(store, keyset),
+            spaces=realm.spaces,
+            environments=realm,
             auth=here.service,
             access=bearer(here.service.tokens) if tokens else access,
-            once=repeating(Replies(), await system_collection(vault)),
             **{"body_limit": 4 * 2**20, "functions": await stack.enter_async_context(resident()), **given},
         )
         unlisted: set[tuple[str, int]] = set()
@@ -87,5 +106,5 @@ async def world(folder: Path, engine: str = "memory", *, tokens: bool = False, *
 
         made.observe = observe
         client = await stack.enter_async_context(serving(made))
-        yield World(client, made, store, vault, catalog, clock, here)
+        yield World(client, made, store, vault, catalog, clock, here, realm)
         assert unlisted == set(), "operations answered with statuses that the table does not list for them"

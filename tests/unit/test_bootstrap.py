@@ -16,15 +16,10 @@ from proxy.config import Keys, Settings, load
 from proxy.crypto.sources import open_source
 from proxy.errors import Code, VaultError
 from proxy.redactor.cases import Case
-from proxy.storage.memory import MemoryStore
 from proxy.telemetry import logs
-from proxy.telemetry.metrics import Metrics
-from proxy.vault.catalog import open_catalog
 from tests.support.patience import PATIENCE
 from tests.support.people import rules
-from tests.support.stores import FailingStore
 from tests.support.tree import ROOT
-from tests.support.vaults import make_bench
 
 KEY = base64.b64encode(bytes(range(32))).decode()
 
@@ -326,67 +321,3 @@ async def test_faulty_rules_end_a_first_start_before_anything_is_made(settings):
         async with running(settings):
             raise AssertionError("it must not start")
     assert not settings.data.exists()
-
-
-# ---------------------------------------------------------------------- what is told
-
-
-def counted(metrics: Metrics, event: str) -> float:
-    return metrics.cell("domicile_vault_events_total", "person", event).value
-
-
-@pytest.mark.parametrize("event", bootstrap._TOLD)
-def test_what_somebody_must_know_of_is_counted_and_logged(event, lines):
-    metrics = Metrics()
-    bootstrap._observer(metrics)(event, "person", 3)
-    assert counted(metrics, event) == 3
-    (line,) = lines()
-    assert (line["level"], line["room"], line["entity"], line["count"]) == ("warning", "bootstrap", "person", 3)
-    assert line["event"] == bootstrap._TOLD[event]
-
-
-def test_what_happens_every_day_is_counted_only(lines):
-    metrics = Metrics()
-    for _ in range(2):
-        bootstrap._observer(metrics)("staged", "person", 2)
-    assert counted(metrics, "staged") == 4
-    assert lines() == []
-
-
-def test_upkeep_that_failed_is_logged_with_its_code(lines):
-    bootstrap._report(VaultError(Code.VAULT_DOWN, "The disk is full."))
-    (line,) = lines()
-    assert (line["level"], line["code"], line["text"]) == ("error", "vault_down", "The disk is full.")
-
-
-async def test_readiness_tells_why_the_vault_cannot_be_read(monkeypatch):
-    class Broken:
-        def collections(self) -> list[object]:
-            return []
-
-    async def pending(_collections: object) -> None:
-        raise VaultError(Code.VAULT_DOWN, "The database was moved.")
-
-    check = bootstrap._vault_check(Broken())  # type: ignore[arg-type]  # only its collections are asked for
-    assert await check() is None
-    monkeypatch.setattr(bootstrap, "pending", pending)
-    assert await check() == "The database was moved."
-
-
-async def test_gauges_are_fresh_again_after_the_vault_was_down(monkeypatch, lines):
-    monkeypatch.setattr(bootstrap, "_UPKEEP", 0.005)
-    store = FailingStore(MemoryStore())
-    bench = await make_bench(store)
-    catalog = await open_catalog(bench.vault, lambda error: None)
-    store.fail("count", times=2)
-    metrics = Metrics()
-    task = asyncio.create_task(bootstrap._measure(bench.vault, catalog, metrics))
-    for _ in range(int(PATIENCE / 0.005)):
-        if b'domicile_records{schema="person",state="live"}' in metrics.render() or task.done():
-            break
-        await asyncio.sleep(0.005)
-    assert not task.done()
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-    told = [line for line in lines() if line["event"] == "the vault could not be measured and will be again"]
-    assert [line["code"] for line in told] == ["vault_down", "vault_down"]

@@ -33,9 +33,9 @@ def bearer(tokens: Tokens) -> Callable[[web.Request], Awaitable[Principal]]:
     return access
 
 
-def not_admin() -> VaultError:
+def not_admin(text: str = "This operation needs a client with the scope admin.") -> VaultError:
     """The refusal of an operation that only administrators may call."""
-    return _refused(Code.FORBIDDEN, "This operation needs a client with the scope admin.", "insufficient_scope")
+    return _refused(Code.FORBIDDEN, text, "insufficient_scope")
 
 
 def _refused(code: Code, message: str, error: str | None = None) -> VaultError:

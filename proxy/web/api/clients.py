@@ -1,4 +1,4 @@
-"""Administration of clients: ``/api/clients``. Administrators see and change those of their own environment."""
+"""Administration of clients: ``/api/clients``. Administrators see and change those of their own environment; those of ``default`` all."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ from proxy.clock import to_wire
 from proxy.errors import Code, Detail, VaultError
 from proxy.telemetry import logs
 from proxy.web.api import shapes, wire
+from proxy.web.api.environments import sees
 from proxy.web.api.operation import Answer, Call
 
 _log = logs.logger("access")
@@ -19,7 +20,7 @@ async def create(call: Call) -> Answer:
     faults = [Detail(f"/{member}", "Has to be a string.") for member in _TEXTS if not isinstance(content[member], str)]
     if not isinstance(admin, bool):
         faults.append(Detail("/admin", "Has to be true or false."))
-    if isinstance(environment, str) and environment != call.principal.environment:
+    if isinstance(environment, str) and not sees(call, environment):
         faults.append(Detail("/environment_id", "Is not the environment of the access token."))
     if faults:
         raise VaultError(Code.INVALID_INPUT, "The client cannot be made as described.", tuple(faults))
@@ -29,11 +30,16 @@ async def create(call: Call) -> Answer:
 
 
 async def listing(call: Call) -> Answer:
-    """The clients, oldest first, page by page; never a secret."""
+    """The clients, oldest first, page by page; of one environment where the caller says so; never a secret."""
     limits = call.services.limits
     limit = shapes.number(call, "limit", limits.find_default, 1, limits.find_maximum)
     offset = shapes.number(call, "offset", 0, 0, 2**31 - 1)
-    own = [client for client in call.services.auth.clients.listed() if client.environment == call.principal.environment]
+    asked = call.query.get("environment_id")
+    own = [
+        client
+        for client in call.services.auth.clients.listed()
+        if sees(call, client.environment) and asked in (None, client.environment)
+    ]
     return wire.page(map(shown, own[offset : offset + limit]), limit, offset, len(own))
 
 
@@ -67,6 +73,6 @@ _TEXTS = ("name", "environment_id")
 
 def _own(call: Call) -> Client:
     client = call.services.auth.clients.find(call.path["client_id"])
-    if client is None or client.environment != call.principal.environment:
+    if client is None or not sees(call, client.environment):
         raise VaultError(Code.NOT_FOUND, "There is no client of that id.")
     return client

@@ -3,7 +3,7 @@
 import enum
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from aiohttp import web
 
@@ -12,6 +12,7 @@ from proxy.auth.service import TokenService
 from proxy.errors import Code, VaultError
 from proxy.functions.runner import Runner
 from proxy.model.access import Principal
+from proxy.model.environment import Environment
 from proxy.model.limits import DEFAULTS, Limits
 from proxy.model.policy import Act
 from proxy.model.record import Record
@@ -73,11 +74,29 @@ class Space:
     contents: Contents | None = None  #: the contents of attachments
 
 
+class Administered(Protocol):
+    """All environments, to be listed, made and removed while requests go on."""
+
+    @property
+    def spaces(self) -> MutableMapping[str, Space]:
+        """What belongs to each, by its id."""
+
+    def listed(self) -> Sequence[Environment]:
+        """The environments that there are, the oldest first."""
+
+    async def create(self, ident: str | None, name: str) -> Environment:
+        """Make an environment; without an id it gets a random one. Raises ``VaultError``: INVALID_INPUT, CONFLICT, UNPROCESSABLE."""
+
+    async def remove(self, ident: str, *, records: bool) -> None:
+        """Remove an environment. Raises ``VaultError``: NOT_FOUND, CONFLICT, ENVIRONMENT_IN_USE, SCHEMA_BUSY."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Services:
     """What handlers work with, joined once at start; whoever adds a handler adds what it needs."""
 
     spaces: MutableMapping[str, Space]  #: by id of environment
+    environments: Administered  #: who makes and removes them
     access: Callable[[web.Request], Awaitable[Principal]]  #: who calls; raises ``VaultError(UNAUTHORIZED)``
     body_limit: int  #: bytes of a body that is no upload
     auth: TokenService

@@ -6,7 +6,7 @@ A line is a promise: the statuses are those of the interface specification, oper
 
 from typing import Final
 
-from proxy.web.api import about, clients, files, finding, functions, models, schemas, tokens
+from proxy.web.api import about, clients, environments, files, finding, functions, models, schemas, tokens
 from proxy.web.api.operation import Access, Operation, Takes
 
 _FORM, _NOTHING = Takes.FORM, Takes.NOTHING
@@ -55,9 +55,15 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("jwks", "GET", "/oauth2/jwks", tokens.jwks, 200, (400,), _NOTHING, _OPEN),
     Operation("metadata", "GET", "/.well-known/oauth-authorization-server", tokens.metadata, 200, (400,), _NOTHING, _OPEN),
     Operation("create_client", "POST", "/api/clients", clients.create, 201, (*_CLIENTS, 413, 415, 429), access=_ADMIN),
-    Operation("list_clients", "GET", "/api/clients", clients.listing, 200, _CLIENTS, _NOTHING, _ADMIN, ("limit", "offset")),
+    Operation("list_clients", "GET", "/api/clients", clients.listing, 200, _CLIENTS, _NOTHING, _ADMIN, ("limit", "offset", "environment_id")),
     Operation("show_client", "GET", "/api/clients/{client_id}", clients.one, 200, (*_CLIENTS, 404), _NOTHING, _ADMIN),
     Operation("remove_client", "DELETE", "/api/clients/{client_id}", clients.remove, 204, (*_CLIENTS, 404, 429), _NOTHING, _ADMIN),
+    Operation("create_environment", "POST", "/api/environments", environments.create, 201, (*_CLIENTS, 409, 413, 415, 422, 429), access=_ADMIN),
+    Operation("list_environments", "GET", "/api/environments", environments.listing, 200, _CLIENTS, _NOTHING, _ADMIN, ("limit", "offset")),
+    Operation(
+        "remove_environment", "DELETE", "/api/environments/{environment_id}", environments.remove, 204,
+        (*_CLIENTS, 404, 409, 429), _NOTHING, _ADMIN, ("records",),
+    ),
     Operation(
         "put_schema", "PUT", _SCHEMA, schemas.put, 200, (*_CLIENTS, 409, 413, 415), access=_ADMIN, query=("dry_run",), also=(201, 202)
     ),

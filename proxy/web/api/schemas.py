@@ -3,7 +3,6 @@
 from typing import Any
 
 from proxy.clock import to_wire
-from proxy.errors import Code, Detail, VaultError
 from proxy.model.change import Step
 from proxy.model.definition import read_definition, write_definition
 from proxy.vault.catalog import Applied, Declared
@@ -14,7 +13,7 @@ from proxy.web.api.operation import Answer, Call
 
 async def put(call: Call) -> Answer:
     """Declare a schema or change it: 201 for a new one, 202 while its records are being rewritten, else 200."""
-    dry_run = _flag(call, "dry_run", "true")
+    dry_run = shapes.flag(call, "dry_run", "true")
     schema = read_definition(call.path["schema"], call.content)
     applied = await call.space.catalog.apply(schema, Origin.API, dry_run=dry_run)
     changes = [told(step) for step in applied.steps]
@@ -40,17 +39,8 @@ async def listing(call: Call) -> Answer:
 
 async def remove(call: Call) -> Answer:
     """End a schema; one that holds records only where the caller says that they go, too."""
-    await call.space.catalog.drop(call.path["schema"], records=_flag(call, "records", "delete"))
+    await call.space.catalog.drop(call.path["schema"], records=shapes.flag(call, "records", "delete"))
     return Answer(204)
-
-
-def _flag(call: Call, name: str, word: str) -> bool:
-    """Whether a parameter was sent, which may say this word alone."""
-    if (given := call.query.get(name)) not in (None, word):
-        raise VaultError(
-            Code.INVALID_INPUT, "The query parameters do not fit.", (Detail(name, f"May only be {word}."),)
-        )
-    return given is not None
 
 
 def _status(applied: Applied) -> int:

@@ -73,3 +73,12 @@ def number(call: Call, name: str, default: int, least: int, most: int) -> int:
         return int(text)
     detail = Detail(name, f"Has to be a whole number from {least} to {most}.")
     raise VaultError(Code.INVALID_INPUT, "The query parameters do not fit.", (detail,))
+
+
+def flag(call: Call, name: str, word: str) -> bool:
+    """Whether a parameter was sent, which may say this word alone. Raises ``VaultError`` (INVALID_INPUT)."""
+    if (given := call.query.get(name)) not in (None, word):
+        raise VaultError(
+            Code.INVALID_INPUT, "The query parameters do not fit.", (Detail(name, f"May only be {word}."),)
+        )
+    return given is not None

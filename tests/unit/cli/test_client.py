@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from proxy.bootstrap import prepare, stopped_clients
+from proxy.bootstrap import prepare
 from proxy.cli import main
+from proxy.composition.stopped import stopped_clients
 from proxy.config import load
 
 

@@ -37,17 +37,20 @@ def test_faults_are_listed_and_end_with_status_1(elsewhere, capsys, monkeypatch)
     from proxy.vault.verify import Fault, Findings
 
     async def broken(*_: object) -> Findings:
-        return Findings(faults=[Fault("contact", 17, "The record does not open.")])
+        text = "The record does not open."
+        return Findings(faults=[Fault("contact", 17, text), Fault("contact", 18, text, "acme")])
 
     asyncio.run(prepare(load(None, {})))
     monkeypatch.setattr(module, "verify", broken)
     assert main(["store", "verify"]) == 1
     out = capsys.readouterr().out
     assert "contact, record 17: The record does not open." in out
-    assert "1 faults" in out
+    assert "acme:contact, record 18: The record does not open." in out
+    assert "2 faults" in out
     assert main(["store", "verify", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["faults"] == [
-        {"schema": "contact", "record": 17, "text": "The record does not open."}
+        {"environment": "default", "schema": "contact", "record": 17, "text": "The record does not open."},
+        {"environment": "acme", "schema": "contact", "record": 18, "text": "The record does not open."},
     ]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from proxy.composition.guard import open_guard
-from proxy.composition.interface import history, interface, limits, space
+from proxy.composition.interface import history, interface, limits
 from proxy.config import load
 from proxy.errors import Code, VaultError
 from proxy.telemetry.metrics import Metrics
@@ -20,9 +20,7 @@ async def joined(folder: Any, metrics: Metrics, **environ: str) -> AsyncIterator
     async with world(folder) as here:
         await here.declare("contact", CONTACT)
         settings = load(None, {f"DOMICILE__{name}": text for name, text in environ.items()})
-        contents = here.services.spaces["default"].contents
-        spaces = {"default": await space(here.vault, here.catalog, contents)}
-        made = interface(settings, spaces, here.office.service, metrics, open_guard(settings, metrics))
+        made = interface(settings, here.realm, here.office.service, metrics, open_guard(settings, metrics))
         token = await here.office.token(await here.office.client())
         async with serving(made) as client:
             yield client, token

@@ -9,7 +9,7 @@ from tests.support.contacts import CONTACT
 
 
 def sweep(files: Files) -> ObjectSweep:
-    return ObjectSweep(files.contents, files.contacts.store, "test", files.contacts.clock)
+    return ObjectSweep(files.contents, files.contacts.store, lambda: ("test",), files.contacts.clock)
 
 
 async def put(files: Files, name: str) -> None:
@@ -89,6 +89,6 @@ async def test_doomed_objects_go_in_batches(monkeypatch):
     row = await files.contacts.row("a")
     assert row is not None
     await files.contacts.store.commit(files.contacts.records.collection.table, [Remove(row.rid)])
-    assert await ObjectSweep(files.contents, files.contacts.store, "test", ManualClock()).round() == 10
+    assert await ObjectSweep(files.contents, files.contacts.store, lambda: ("test",), ManualClock()).round() == 10
     assert await files.names() == []
     assert await files.contacts.store.doomed(10) == []

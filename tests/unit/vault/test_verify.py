@@ -29,7 +29,7 @@ async def furnished() -> Files:
 
 
 async def look(files: Files) -> Findings:
-    return await verify(files.contacts.vault, files.contents, lambda *_: None)
+    return await verify([(files.contacts.vault, files.contents)], lambda *_: None)
 
 
 async def found(files: Files) -> list[str]:
@@ -43,10 +43,14 @@ async def commit(files: Files, *changes: Change) -> None:
 async def test_a_vault_in_order_has_no_faults_and_everything_was_looked_at():
     files = await furnished()
     told: list[tuple[str, int]] = []
-    findings = await verify(files.contacts.vault, files.contents, lambda *progress: told.append(progress))
+    findings = await verify([(files.contacts.vault, files.contents)], lambda *progress: told.append(progress))
     assert findings.faults == []
     assert dict(findings.counts) == {"records": 3, "versions": 1, "attachments": 2, "bytes": 200_000}
-    assert sum(count for what, count in told if what == "records") == 3 == await extent(files.contacts.vault)
+    assert (
+        sum(count for what, count in told if what == "records")
+        == 3
+        == await extent([(files.contacts.vault, files.contents)])
+    )
     assert sum(count for what, count in told if what == "attachments") == 2
     assert findings.left.total() == 0
 

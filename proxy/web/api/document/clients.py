@@ -110,11 +110,11 @@ DESCRIBED: Final[dict[str, Description]] = {
     "create_client": Description(
         CLIENTS,
         "Create a client",
-        "For the environment of the access token. Its secret is shown in this answer and never again.",
+        "For the environment of the access token; administrators of `default` make clients of all. Its secret is shown in this answer and never again.",
         closed(
             {
                 "name": string("What people call it.", minLength=1),
-                "environment_id": string("The environment of the access token."),
+                "environment_id": string("The environment of the access token; for administrators of `default` any."),
                 "admin": {"type": "boolean", "default": False, "description": "May also change schemas and clients."},
             },
             "name", "environment_id",
@@ -135,7 +135,7 @@ DESCRIBED: Final[dict[str, Description]] = {
     "list_clients": Description(
         CLIENTS,
         "List clients",
-        "Oldest first; never a secret.",
+        "Oldest first; never a secret. Those of the environment of the access token; for administrators of `default` those of all.",
         answer=closed({"data": array(_SHOWN), "meta": ref("Meta")}, "data", "meta"),
         examples=(Example("The clients", 200),),
         answered="A page of clients.",

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from proxy.web.api.document import about, clients, exporting, files, functions, models, schemas
+from proxy.web.api.document import about, clients, environments, exporting, files, functions, models, schemas
 from proxy.web.api.document.parts import Description
 
 DESCRIBED: Final[dict[str, Description]] = {
@@ -12,5 +12,6 @@ DESCRIBED: Final[dict[str, Description]] = {
     **functions.DESCRIBED,
     **files.DESCRIBED,
     **clients.DESCRIBED,
+    **environments.DESCRIBED,
     **about.DESCRIBED,
 }

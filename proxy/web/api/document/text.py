@@ -81,7 +81,8 @@ TAGS: Final[dict[str, str]] = {
     "Functions": "Code of the operator that runs beside the vault.",
     "Attachments": "Files of records; they go when their record does.",
     "Access": "Tokens, and what others need to check them. Errors here are those of RFC 6749.",
-    "Clients": "Who may get tokens. Administrators work with the clients of their own environment.",
+    "Clients": "Who may get tokens. Administrators work with the clients of their own environment, those of `default` with all.",
+    "Environments": "Keys, schemas, records, files and clients that never meet those of another. For administrators of `default`.",
     "About": "This document.",
 }
 
@@ -95,6 +96,7 @@ PARAMETERS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "destination": ("The key of the record that they are given to.", _KEY),
     "file_id": ("The identifier of an attachment.", _KEY),
     "client_id": ("The identifier of a client.", _KEY),
+    "environment_id": ("The id of an environment.", _KEY),
     "dry_run": ("Only tell what would come of it.", {"const": "true"}),
     "records": ("With all records, their history and their attachments.", {"const": "delete"}),
     "name": ("The name of a function.", {"type": "string", "pattern": "^[A-Za-z][A-Za-z0-9_-]{0,63}$"}),
@@ -123,7 +125,7 @@ STATUSES: Final[dict[int, str]] = {
     403: "The client may not do that; the request comes from outside the country (`outside_country`); for clone: nothing matches, or partial match on a field that has it off.",
     404: "There is no such record or file; no record matches.",
     408: "The body did not arrive in time.",
-    409: "Another country than the instance's; a key or a file name that is used; a change that came in between; a schema that is being changed, or that holds records.",
+    409: "Another country than the instance's; a key or a file name that is used; a change that came in between; a schema that is being changed, or that holds records; an environment that holds records, or whose id was given before.",
     413: "The body is larger than the limit.",
     415: "Another content type than the operation takes.",
     416: "A range of bytes that the file does not have; `Content-Range` tells its length.",

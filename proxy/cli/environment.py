@@ -1,0 +1,138 @@
+"""``domicile environment``: make, list and remove environments of a vault that no instance runs on; a running one has /api/environments."""
+
+import argparse
+import os
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from proxy.cli import output
+from proxy.cli.command import OK, Arguments, Command
+from proxy.clock import to_wire
+from proxy.config import load
+from proxy.errors import Code, VaultError
+
+if TYPE_CHECKING:
+    from proxy.composition.stopped import StoppedEnvironments
+    from proxy.model.environment import Environment
+
+Result = TypeVar("Result")
+
+
+def create(arguments: Arguments) -> int:
+    """Make an environment, with keys of its own and nothing in it."""
+    data = _shown(_run(_create(arguments)))
+    text = (
+        f"Made the environment {data['environment_id']} ({data['name']}).\n"
+        f"Next: domicile client create --environment {data['environment_id']} --admin NAME"
+    )
+    output.show(data, text, as_json=arguments.json)
+    return OK
+
+
+def listing(arguments: Arguments) -> int:
+    """Print the environments, oldest first."""
+    data = [_shown(found) for found in _run(_listed(arguments))]
+    width = max(len(item["environment_id"]) for item in data)
+    lines = [f"{item['environment_id']:<{width}}  {item['created_at']}  {item['name']}" for item in data]
+    output.show({"environments": data}, "\n".join(lines), as_json=arguments.json)
+    return OK
+
+
+def delete(arguments: Arguments) -> int:
+    """Remove an environment with its clients and schemas; with its records only where that was said."""
+    held = _run(_delete(arguments))
+    data = {"environment_id": arguments.id, "records": held}
+    text = f"The environment {arguments.id} is gone, with {held} records; its keys are destroyed."
+    output.show(data, text, as_json=arguments.json)
+    return OK
+
+
+@asynccontextmanager
+async def _opened(arguments: Arguments) -> "AsyncIterator[StoppedEnvironments]":
+    from proxy.composition.stopped import stopped_environments
+
+    try:
+        async with stopped_environments(load(arguments.config, os.environ)) as environments:
+            yield environments
+    except VaultError as error:
+        if error.code is not Code.STORE_BUSY:
+            raise
+        text = (
+            "An instance runs on this vault: stop it first, or ask it itself, with /api/environments and the token of an "
+            "administrator of default."
+        )
+        raise VaultError(Code.STORE_BUSY, text) from None
+
+
+def _run(work: Coroutine[Any, Any, Result]) -> Result:
+    import asyncio
+
+    return asyncio.run(work)
+
+
+async def _create(arguments: Arguments) -> "Environment":
+    async with _opened(arguments) as environments:
+        return await environments.book.create(arguments.id, arguments.name)
+
+
+async def _listed(arguments: Arguments) -> "list[Environment]":
+    async with _opened(arguments) as environments:
+        return list(environments.book.listed())
+
+
+async def _delete(arguments: Arguments) -> int:
+    async with _opened(arguments) as environments:
+        try:
+            return await environments.remove(arguments.id, records=arguments.records)
+        except VaultError as error:
+            if error.code is not Code.ENVIRONMENT_IN_USE:
+                raise
+            text = f"The environment {arguments.id!r} still holds records: say --records to remove all of them with it."
+            raise VaultError(Code.ENVIRONMENT_IN_USE, text) from None
+
+
+def _shown(environment: "Environment") -> dict[str, Any]:
+    return {
+        "environment_id": environment.id,
+        "name": environment.name,
+        "created_at": to_wire(environment.created_at),
+    }
+
+
+def _create_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--id", metavar="ID", help="lower-case letters and digits (default: a random one)")
+    parser.add_argument("name", metavar="NAME", help="what people call it, e.g. the name of a company")
+
+
+def _delete_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--records", action="store_true", help="with all records that it holds, and their files")
+    parser.add_argument("id", metavar="ID", help="the environment id, as `domicile environment list` shows it")
+
+
+COMMAND: Final = Command(
+    summary="Make, list and remove environments, while no instance runs.",
+    example="domicile environment list",
+    children={
+        "create": Command(
+            summary="Make an environment, with keys of its own and nothing in it.",
+            example="domicile environment create --id acme 'Acme AB'",
+            run=create,
+            arguments=_create_arguments,
+            data=True,
+        ),
+        "list": Command(
+            summary="List the environments, oldest first.",
+            example="domicile environment list --json",
+            run=listing,
+            data=True,
+        ),
+        "delete": Command(
+            summary="Remove an environment and destroy its keys; what it held cannot be opened any more.",
+            example="domicile environment delete acme --records",
+            run=delete,
+            arguments=_delete_arguments,
+            data=True,
+        ),
+    },
+)

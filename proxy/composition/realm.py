@@ -1,0 +1,172 @@
+"""The environments of a running instance: all of them open, made and removed while requests go on, looked after one by one."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from proxy.auth.clients import Clients
+from proxy.clock import Clock
+from proxy.composition.interface import space
+from proxy.composition.measuring import observer, prefix_of
+from proxy.composition.schemas import open_schemas
+from proxy.composition.stores import vault_options
+from proxy.config import Settings
+from proxy.crypto.keyset import Keyset
+from proxy.errors import VaultError
+from proxy.model.environment import DEFAULT, Environment
+from proxy.storage.base import Store
+from proxy.telemetry import logs
+from proxy.telemetry.metrics import Metrics
+from proxy.vault.catalog import Catalog
+from proxy.vault.contents import Contents
+from proxy.vault.environments import Environments, in_use
+from proxy.vault.vault import Vault, new_vault
+from proxy.web.api.operation import Space
+
+_log = logs.logger("environments")
+
+
+class Opened(NamedTuple):
+    """One environment that is open."""
+
+    vault: Vault
+    catalog: Catalog
+    space: Space
+
+
+#: Opens an environment by its keyset.
+Opening = Callable[[Keyset], Awaitable[Opened]]
+
+
+class Realm:
+    """All environments. ``start`` before use, ``close`` after it. ``spaces`` is what the interface serves, by id."""
+
+    def __init__(self, book: Environments, clients: Clients, opening: Opening, metrics: Metrics) -> None:
+        self.spaces: dict[str, Space] = {}
+        self._book = book
+        self._clients = clients
+        self._opening = opening
+        self._metrics = metrics
+        self._opened: dict[str, Opened] = {}
+        self._changing = asyncio.Lock()
+        self._looking = asyncio.Lock()
+        self._ended = asyncio.Event()
+
+    async def start(self, default: Opened, keysets: Mapping[str, Keyset]) -> None:
+        """Open what is there; ``default`` is open already."""
+        self._install(DEFAULT, default)
+        for ident, keyset in keysets.items():
+            if ident != DEFAULT:
+                self._install(ident, await self._opening(keyset))
+
+    def vaults(self) -> Iterable[tuple[Vault, Catalog]]:
+        """What is open now."""
+        return [(opened.vault, opened.catalog) for opened in self._opened.values()]
+
+    # ------------------------------------------------------------------ administration
+
+    def listed(self) -> Sequence[Environment]:
+        """The environments that there are, the oldest first."""
+        return self._book.listed()
+
+    async def create(self, ident: str | None, name: str) -> Environment:
+        """Make an environment, which can be used when this returns. Raises as ``Environments.create``, and what the store raises."""
+        async with self._changing:
+            made = await self._book.create(ident, name)
+            try:
+                keyset = await self._book.keyset(made.id)
+                opened = await self._opening(keyset)
+                await self._clients.join(made.id, keyset.aead())
+            except BaseException:
+                await self._book.end(made.id)  # nobody was told of it, and nothing is in it
+                raise
+            self._install(made.id, opened)
+        _log.info("an environment was made", environment=made.id)
+        return made
+
+    async def remove(self, ident: str, *, records: bool) -> None:
+        """Remove an environment with everything in it. Its tokens end, and nothing of it can be opened, when this returns.
+
+        Raises ``VaultError``: NOT_FOUND; CONFLICT for ``default``; ENVIRONMENT_IN_USE when it holds records and ``records`` is
+        false; SCHEMA_BUSY when requests that use it do not end. Its rows and files go in the background.
+        """
+        async with self._changing:
+            self._book.removable(ident)
+            opened = self._opened[ident]
+            await self._refuse_in_use(ident, records)
+            del self.spaces[ident]  # from here on nobody begins anything in it
+            try:
+                await opened.catalog.alone(f"the environment {ident!r}")
+                await self._refuse_in_use(ident, records)
+                async with self._looking:
+                    await self._book.end(ident)
+            finally:
+                if self._book.find(ident) is None:
+                    await self._leave(ident, opened)
+                else:
+                    self.spaces[ident] = opened.space
+        _log.info("an environment was removed, and its keys are destroyed", environment=ident)
+
+    # ------------------------------------------------------------------ upkeep
+
+    async def upkeep(self, report: Callable[[VaultError], None]) -> None:
+        """One round: every vault, then what is left of environments that have ended. Faults are reported, and tried again in the next."""
+        for opened in tuple(self._opened.values()):
+            async with self._looking:
+                if opened.vault.environment in self._opened:
+                    await _reporting(opened.vault.upkeep(), report)
+        for ident in self._book.doomed():
+            await _reporting(self._book.erase(ident), report)
+            self._metrics.forget(prefix_of(ident))
+
+    async def run_upkeep(self, interval: float, report: Callable[[VaultError], None]) -> None:
+        """Upkeep for ever, every ``interval`` seconds, and at once when an environment has ended."""
+        while True:
+            try:
+                async with asyncio.timeout(interval):
+                    await self._ended.wait()
+            except TimeoutError:
+                pass
+            self._ended.clear()
+            await self.upkeep(report)
+
+    async def close(self) -> None:
+        """Stop; migrations go on at the next start."""
+        for opened in self._opened.values():
+            await opened.catalog.close()
+
+    # ------------------------------------------------------------------ parts
+
+    def _install(self, ident: str, opened: Opened) -> None:
+        self._opened[ident] = opened
+        self.spaces[ident] = opened.space
+
+    async def _leave(self, ident: str, opened: Opened) -> None:
+        del self._opened[ident]
+        await self._clients.leave(ident)
+        await opened.catalog.close()
+        self._ended.set()
+
+    async def _refuse_in_use(self, ident: str, records: bool) -> None:
+        if not records and await self._book.records(ident):
+            raise in_use(ident)
+
+
+async def _reporting(work: Awaitable[None], report: Callable[[VaultError], None]) -> None:
+    try:
+        await work
+    except VaultError as error:
+        report(error)
+
+
+def opening(settings: Settings, store: Store, clock: Clock, metrics: Metrics, contents: Contents) -> Opening:
+    """What opens environments beside ``default``: in the same store, their files in the same place."""
+
+    async def opened(keyset: Keyset) -> Opened:
+        ident = keyset.environment
+        vault = new_vault(keyset, store, clock, observer(metrics, ident), vault_options(settings, ident))
+        files = await vault.share_files(contents)
+        catalog = await open_schemas(vault, None, settings.records)
+        return Opened(vault, catalog, await space(vault, catalog, files))
+
+    return opened
