@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from proxy.auth.opening import open_policies
 from proxy.clock import ManualClock
 from proxy.composition.interface import space
 from proxy.composition.realm import Opened, Realm
