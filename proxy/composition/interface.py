@@ -27,9 +27,7 @@ async def space(vault: Vault, catalog: Catalog, contents: Contents | None) -> Sp
     return Space(catalog=catalog, once=repeating(Replies(), system), policies=policies, contents=contents)
 
 
-def interface(
-    settings: Settings, realm: Administered, auth: TokenService, metrics: Metrics, guard: Guard
-) -> Services:
+def interface(settings: Settings, realm: Administered, auth: TokenService, metrics: Metrics, guard: Guard) -> Services:
     """The services of an instance with these environments; whoever asks for them closes ``functions`` at the end.
 
     Raises ``VaultError`` when an installed function cannot be called.
