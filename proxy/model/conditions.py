@@ -32,8 +32,9 @@ NUMBERS = (FieldType.INTEGER, FieldType.DECIMAL)
 _VERSION = Field(VERSION, FieldType.INTEGER, Storage.INDEXED)
 #: Of schemas without a field for it: an application's own ids.
 _KEY = Field(KEY, FieldType.PRIMARY_KEY, Storage.INDEXED_HASHED)
-_OPS = {str(op): op for op in Op}
-_EXCLUDING = ((Op.GT, Op.GTE), (Op.LT, Op.LTE))
+#: The comparisons by their names in requests, and those that exclude each other.
+OPS = {str(op): op for op in Op}
+EXCLUDING = ((Op.GT, Op.GTE), (Op.LT, Op.LTE))
 _text = text_of(None)
 
 
@@ -147,11 +148,11 @@ class Conditions:
                 tests += self._negated(field, asked, value, where)
             elif name == LIKE:
                 tests += self._like(field, asked, value, where)
-            elif name in _OPS:
-                tests += self._compared(field, asked, (_OPS[name], value), where)
+            elif name in OPS:
+                tests += self._compared(field, asked, (OPS[name], value), where)
             else:
-                self._fault(where, f"Is no operator; those are {NOT}, {LIKE}, {', '.join(_OPS)}.")
-        for one, other in _EXCLUDING:
+                self._fault(where, f"Is no operator; those are {NOT}, {LIKE}, {', '.join(OPS)}.")
+        for one, other in EXCLUDING:
             if one in raw and other in raw:
                 self._fault(place + step(other), f"Cannot be combined with {one}.")
         return tests

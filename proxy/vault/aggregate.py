@@ -57,6 +57,7 @@ class Aggregated(NamedTuple):
 
     groups: list[Figures]
     next: str | None
+    untold: int = 0  #: groups of this page that are left out, because none of their records opens
 
 
 class _Place(NamedTuple):
@@ -71,11 +72,14 @@ _read = msgspec.json.Decoder(Aggregation, float_hook=Decimal).decode
 _read_place = msgspec.msgpack.Decoder(_Place).decode
 
 
-async def aggregate(records: Records, asked: Aggregation | str, client: str, limits: Limits = DEFAULTS) -> Aggregated:
+async def aggregate(
+    records: Records, asked: Aggregation | str, client: str, limits: Limits = DEFAULTS, *, lenient: bool = False
+) -> Aggregated:
     """A page of groups: the first one of a question, or the one that a cursor leads to.
 
     Raises ``VaultError``: ``INVALID_INPUT`` for a cursor that is not this client's or of another schema, or is older than the
-    definition of the schema; ``CANNOT_OPEN`` when no record of a group by a hashed field opens; else as ``asking.ask``.
+    definition of the schema; ``CANNOT_OPEN`` when no record of a group by a hashed field opens, unless such groups are to be
+    left out and counted (``lenient``); else as ``asking.ask``.
     """
     question, after = _continued(records, asked, client) if isinstance(asked, str) else (asked, None)
     where = (await ask(records, question.tests, limits)).where
@@ -85,13 +89,14 @@ async def aggregate(records: Records, asked: Aggregation | str, client: str, lim
     grouping = Grouping(where, collection.clock(), columns, tuple(needed), question.limit + 1, after)
     groups = await collection.store.aggregate(collection.table, grouping)
     page = groups[: question.limit] if question.keys else groups
+    labels, untold = await _labels(records, question.keys, page, where, lenient=lenient)
     shown = [
         Figures(keys, {metric.name: _figure(records, metric, needed, group) for metric in question.metrics})
-        for group, keys in zip(page, await _labels(records, question.keys, page, where), strict=True)
+        for group, keys in zip(page, labels, strict=True)
         if keys is not None
     ]
     more = len(groups) > len(page)
-    return Aggregated(shown, _cursor(records, question, page[-1].keys, client) if more else None)
+    return Aggregated(shown, _cursor(records, question, page[-1].keys, client) if more else None, untold)
 
 
 # ---------------------------------------------------------------------- figures
@@ -147,26 +152,36 @@ def _hashed(records: Records, name: str) -> bool:
 
 
 async def _labels(
-    records: Records, names: Sequence[str], groups: Sequence[Group], where: Where
-) -> list[dict[str, Any] | None]:
-    """The values of the keys of each group; ``None`` for a group that has gone meanwhile."""
+    records: Records, names: Sequence[str], groups: Sequence[Group], where: Where, *, lenient: bool
+) -> tuple[list[dict[str, Any] | None], int]:
+    """The values of the keys of each group, ``None`` for one that is left out; and how many of those do not open."""
     collection = records.collection
     sealed = [name for name in names if _hashed(records, name)]
     oldest = await collection.store.rows(collection.table, [group.rid for group in groups]) if sealed else {}
     found: list[dict[str, Any] | None] = []
+    untold = 0
     for group in groups:
         cells = dict(zip(names, group.keys, strict=True))
-        label = {name: _shown(records.schema.field(name), cells[name]) for name in names if name not in sealed}
-        if any(cells[name] is not None for name in sealed):
-            record = _opened(records, oldest.get(group.rid), cells)
-            if record is None:
-                record = await _another(records, cells, where)
-            if record is None:
-                found.append(None)
-                continue
-            label.update({name: _value(records, record, name) for name in sealed})
-        found.append({name: label.get(name) for name in names})
-    return found
+        try:
+            found.append(await _label(records, cells, oldest.get(group.rid), where))
+        except VaultError as error:
+            if not lenient or error.code is not Code.CANNOT_OPEN:
+                raise
+            found.append(None)
+            untold += 1
+    return found, untold
+
+
+async def _label(records: Records, cells: dict[str, Cell], oldest: Row | None, where: Where) -> dict[str, Any] | None:
+    """The values of the keys of a group; ``None`` when it has gone meanwhile."""
+    sealed = [name for name in cells if _hashed(records, name)]
+    label = {name: _shown(records.schema.field(name), cells[name]) for name in cells if name not in sealed}
+    if any(cells[name] is not None for name in sealed):
+        record = _opened(records, oldest, cells) or await _another(records, cells, where)
+        if record is None:
+            return None
+        label.update({name: _value(records, record, name) for name in sealed})
+    return {name: label.get(name) for name in cells}
 
 
 def _shown(field: Field, cell: Cell) -> Any:

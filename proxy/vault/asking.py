@@ -14,7 +14,20 @@ from typing import NamedTuple
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.limits import DEFAULTS, Limits
-from proxy.model.query import KEY, VERSION, AnyOf, Compares, Equals, InJson, Like, Op, Test
+from proxy.model.query import (
+    CREATED_AT,
+    EXPIRES_AT,
+    KEY,
+    UPDATED_AT,
+    VERSION,
+    AnyOf,
+    Compares,
+    Equals,
+    InJson,
+    Like,
+    Op,
+    Test,
+)
 from proxy.model.record import Record
 from proxy.model.schema import Storage
 from proxy.storage.query import All, Any, Compare, Compared, Holds, Indexed, Is, Order, Select, Where
@@ -26,6 +39,9 @@ from proxy.vault.records import Records
 #: Rows that are read at once, and opened at once, while candidates are looked at.
 PAGE = 4096
 OPENED = 128
+
+#: The columns of what every record has beside its fields.
+FIXED = {VERSION: "@version", CREATED_AT: "@created_at", UPDATED_AT: "@updated_at", EXPIRES_AT: "@expires_at"}
 
 _COMPARES = {Op.GT: Compare.GT, Op.GTE: Compare.GTE, Op.LT: Compare.LT, Op.LTE: Compare.LTE}
 
@@ -99,8 +115,8 @@ def _where(records: Records, test: Test, found: dict[Like, Look]) -> Where:
         return _equals(records, test)
     if isinstance(test, Compares):
         how = _COMPARES[test.op]
-        if test.field == VERSION:
-            return Compared("@version", how, test.value)
+        if test.field in FIXED:
+            return Compared(FIXED[test.field], how, test.value)
         return Compared(records.column(test.field), how, records.cell(test.field, test.value))
     if isinstance(test, Like):
         return _like(records, test, found.get(test))
@@ -113,8 +129,8 @@ def _equals(records: Records, test: Equals) -> Where:
     if test.field == KEY:
         hash_of = records.collection.key_hash
         return Is("@key", tuple(None if value is None else hash_of(value) for value in test.values), test.negated)
-    if test.field == VERSION:
-        return Is("@version", test.values, test.negated)
+    if test.field in FIXED:
+        return Is(FIXED[test.field], test.values, test.negated)
     cells = tuple(None if value is None else records.cell(test.field, value) for value in test.values)
     return Is(records.column(test.field), cells, test.negated)
 

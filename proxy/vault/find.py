@@ -9,17 +9,15 @@ from typing import NamedTuple
 
 from proxy.errors import Code, VaultError
 from proxy.model.limits import DEFAULTS, Limits
-from proxy.model.query import CREATED_AT, EXPIRES_AT, KEY, UPDATED_AT, Equals, Query, Test
+from proxy.model.query import KEY, Equals, Query, Test
 from proxy.model.record import Record
 from proxy.storage.query import Order, Page, Select
-from proxy.vault.asking import Asked, ask, opened
+from proxy.vault.asking import FIXED, Asked, ask, opened
 from proxy.vault.attached import with_attachments
 from proxy.vault.records import Records
 
 #: How often a page is asked for again because a record of it changed after it was opened for a partial match.
 TRIES = 3
-
-_COLUMNS = {CREATED_AT: "@created_at", UPDATED_AT: "@updated_at", EXPIRES_AT: "@expires_at"}
 
 
 class Found(NamedTuple):
@@ -72,4 +70,4 @@ async def _page(records: Records, query: Query, asked: Asked) -> Page:
 
 
 def _column(records: Records, name: str) -> str:
-    return _COLUMNS.get(name) or records.column(name)
+    return FIXED.get(name) or records.column(name)

@@ -19,6 +19,7 @@ from proxy.model.schema import Field, FieldType
 from proxy.storage.changes import Change
 from proxy.storage.query import Is, Select
 from proxy.storage.rows import Row
+from proxy.vault.attached import with_attachments
 from proxy.vault.closing import TRIES, Closing, attempt, locked, overtaken, refuse_of_rules
 from proxy.vault.records import Records
 from proxy.vault.write import place_of_key, successor
@@ -36,8 +37,11 @@ async def update(
     closing: Closing,
     *,
     search_key: str | None = None,
+    attached: bool = False,
 ) -> list[Record]:
     """Change records, all or none; what they are now, by draft, and among those of one draft the older first.
+
+    ``attached``: with their files.
 
     Raises ``VaultError``: ``SCHEMA_OF_RULES``; ``INVALID_INPUT`` when records cannot be found by
     ``search_key``; ``INVALID_RECORD`` when a draft lacks the value to find its record by, repeats that of an earlier one, or
@@ -51,6 +55,8 @@ async def update(
         async with locked(records, _keys(update, wanted)):
             found = await _again(update, update.field, wanted) if update.field is not None else await _named(update)
             made, changes = await _changed(update, found)
+            if attached:
+                made = await with_attachments(records, made)
             if await attempt(records, [*changes, *closing(made)]):
                 records.collection.observe("updated", len(made))
                 return made

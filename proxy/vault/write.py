@@ -19,6 +19,7 @@ from proxy.model.query import KEY
 from proxy.model.record import Action, Draft, Fields, Record
 from proxy.storage.changes import Change, Inscribe, Insert, Reindex, Remove, Replace
 from proxy.storage.rows import Row
+from proxy.vault.attached import with_attachments
 from proxy.vault.closing import TRIES, Closing, attempt, locked, overtaken, refuse_of_rules
 from proxy.vault.records import Records
 
@@ -33,8 +34,9 @@ async def create(
     closing: Closing,
     *,
     on_existing: OnExisting = "refuse",
+    attached: bool = False,
 ) -> list[Record]:
-    """Store new records, all or none; what they are now, in the order of the drafts.
+    """Store new records, all or none; what they are now, in the order of the drafts, and ``attached`` with their files.
 
     Raises ``VaultError``: ``SCHEMA_OF_RULES``; ``INVALID_RECORD`` when a key comes twice; ``RECORD_EXISTS`` with a detail for
     each key that is used; ``CONFLICT`` when the records kept changing.
@@ -53,6 +55,8 @@ async def create(
                 raise _taken(records, [draft for draft, key in zip(drafts, keys, strict=True) if key in alive])
             expired = [Remove(row.rid) for key, row in rows.items() if key not in alive]
             made, changes = _upserts(records, drafts, [alive.get(key) for key in keys], by)
+            if attached:
+                made = await with_attachments(records, made)
             if await attempt(records, [*expired, *changes, *closing(made)]):
                 records.collection.observe("created", len(made))
                 return made

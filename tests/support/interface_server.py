@@ -7,7 +7,7 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from proxy.web.api.document.world import CONTACT, RECORDS
+from proxy.web.api.document.world import CONTACT, KEPT, RECORDS
 from tests.support.world import world
 
 
@@ -17,6 +17,8 @@ async def serve() -> None:
             await here.declare("contact", CONTACT)
             for record in RECORDS:
                 await here.client("POST", "/api/models/contact", json=record)
+            for record in KEPT:
+                await here.client("POST", "/api/records", json=record)
             print(here.client.address, "chief", flush=True)
             await asyncio.Event().wait()
 

@@ -22,6 +22,9 @@ _log = logs.logger("web")
 _API: Final = "/api/"
 _ALIAS: Final = "/webapi/"
 
+#: A country in a path; ``/api/records/batch/…`` has addresses of its own.
+_COUNTRY: Final = "{country:(?!batch/)[^/]+}"
+
 #: Seconds that a new connection has to send the head of its first request. The library itself waits for ever.
 _HEAD_SECONDS: Final = 30.0
 
@@ -38,11 +41,12 @@ def vault_app(services: Services, operations: tuple[Operation, ...] = OPERATIONS
     app = web.Application(middlewares=[_watched(services), _outermost(services)], client_max_size=services.body_limit)
     for operation in operations:
         handler = serve(operation, services)
-        app.router.add_route(operation.method, operation.path, handler)
+        path = operation.path.replace("{country}", _COUNTRY)
+        app.router.add_route(operation.method, path, handler)
         if operation.method == "GET":
-            app.router.add_route("HEAD", operation.path, handler)
-        if operation.path.startswith(_API):
-            app.router.add_route(operation.method, _ALIAS + operation.path.removeprefix(_API), handler)
+            app.router.add_route("HEAD", path, handler)
+        if path.startswith(_API):
+            app.router.add_route(operation.method, _ALIAS + path.removeprefix(_API), handler)
     return app
 
 

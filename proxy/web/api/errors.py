@@ -19,6 +19,48 @@ HERE: Final[Mapping[Code, int]] = MappingProxyType(
     }
 )
 
+#: Of the record-based family, whose lists are shorter: 422 and 409 are 400 where they are not listed, and what may succeed in a
+#: moment, or is nobody's mistake, is a server error there.
+_SHORT: Final[Mapping[Code, int]] = {
+    Code.WRONG_COUNTRY: 400,
+    Code.BATCH_TOO_LARGE: 400,
+    Code.TOO_BROAD: 400,
+    Code.UNPROCESSABLE: 400,
+    Code.NO_MATCH: 400,
+    Code.UNSUPPORTED_MEDIA_TYPE: 400,
+    Code.CANNOT_OPEN: 500,
+    Code.CONFLICT: 503,
+}
+_RECORDS: Final[Mapping[tuple[str, Code], int]] = {
+    **{
+        (operation, code): status
+        for operation in ("records_create_many", "records_update_many", "records_find", "records_delete_many")
+        for code, status in _SHORT.items()
+    },
+    ("records_clone", Code.PARTIAL_MATCH_DISABLED): 403,
+    ("records_clone", Code.NO_MATCH): 403,
+    # An aggregation knows no 400: what does not fit is 422, "validation of input parameters failed".
+    ("records_aggregate", Code.INVALID_INPUT): 422,
+    ("records_aggregate", Code.INVALID_FILTER): 422,
+    ("records_delete", Code.WRONG_COUNTRY): 404,
+    ("records_delete", Code.UNPROCESSABLE): 400,
+    ("records_delete", Code.CANNOT_OPEN): 500,
+    ("records_delete", Code.CONFLICT): 503,
+    ("records_download", Code.INVALID_INPUT): 422,
+    ("records_download", Code.WRONG_COUNTRY): 404,
+    ("records_download", Code.CONFLICT): 422,
+    ("records_move_files", Code.UNKNOWN_FILE): 401,
+    ("records_move_files", Code.FILE_EXISTS): 422,
+    ("records_move_files", Code.INVALID_INPUT): 422,
+    ("records_move_files", Code.WRONG_COUNTRY): 404,
+    ("records_move_files", Code.UNSUPPORTED_MEDIA_TYPE): 422,
+    ("records_move_files", Code.TOO_LARGE): 422,
+    ("records_move_files", Code.CONFLICT): 422,
+    ("records_delete_file", Code.INVALID_INPUT): 422,
+    ("records_delete_file", Code.WRONG_COUNTRY): 404,
+    ("records_delete_file", Code.CONFLICT): 422,
+}
+
 #: (operation, code) → status, where the specification's list of an operation says so.
 BY_ROUTE: Final[Mapping[tuple[str, Code], int]] = MappingProxyType(
     {
@@ -34,6 +76,7 @@ BY_ROUTE: Final[Mapping[tuple[str, Code], int]] = MappingProxyType(
         ("delete_attachment", Code.ACCESS_DENIED): 403,
         ("delete_record", Code.UNPROCESSABLE): 400,  # more hangs on it by ``cascadeBy`` than a delete takes
         ("delete_record", Code.CANNOT_OPEN): 500,
+        **_RECORDS,
         ("show_schema", Code.UNKNOWN_SCHEMA): 404,  # ours: here the schema itself is asked for
         ("remove_schema", Code.UNKNOWN_SCHEMA): 404,
         # A move answers 401 for "an attachment identifier is not accessible", and knows neither 400 nor 409, 413 and 415.

@@ -19,6 +19,7 @@ from proxy.vault.contents import Contents
 from proxy.vault.idempotency import Answered
 from proxy.web.api import wire
 from proxy.web.api.errors import refused
+from proxy.web.api.models import records_of
 from proxy.web.api.operation import Answer, Call
 from proxy.web.api.part import Part
 from proxy.web.api.ranges import asked
@@ -115,7 +116,7 @@ async def delete_attachment(call: Call) -> Answer:
 
 
 def _owner(call: Call, name: str) -> Owner:
-    return Owner(call.space.catalog.records(call.path["schema"]), call.path[name])
+    return Owner(records_of(call), call.path[name])
 
 
 def _contents(call: Call) -> Contents:
@@ -138,7 +139,8 @@ def _nothing_more(_made: Sequence[Attachment]) -> Sequence[Change]:
 
 
 def _shown(call: Call, made: Attachment, status: int) -> Answer:
-    return wire.answer(status, wire.attachment(call.path["schema"], call.path["record_key"], made))
+    base = wire.files_of(call.path["record_key"], call.schema or "", call.path.get("country"))
+    return wire.answer(status, wire.attachment(base, made))
 
 
 async def _incoming(call: Call) -> Incoming:

@@ -29,7 +29,7 @@ async def find_ids(call: Call) -> Answer:
     records, content = _named(call)
     query = read_find(records.schema, content, call.services.limits)
     result = await find(records, query, call.services.limits)
-    return wire.page([record.key for record in result.records], query.limit, query.offset, result.total, _told(result))
+    return wire.page([record.key for record in result.records], query.limit, query.offset, result.total, told(result))
 
 
 async def aggregate_records(call: Call) -> Answer:
@@ -70,7 +70,7 @@ async def _find(call: Call, records: Records, content: Any) -> Answer:
     result = await find(records, query, call.services.limits)
     primary = records.primary.name if records.primary is not None else None
     shown = [wire.found(record, records.name, primary) for record in result.records]
-    return wire.page(shown, query.limit, query.offset, result.total, _told(result))
+    return wire.page(shown, query.limit, query.offset, result.total, told(result))
 
 
 def _named(call: Call) -> tuple[Records, dict[str, Any]]:
@@ -82,6 +82,6 @@ def _named(call: Call) -> tuple[Records, dict[str, Any]]:
     return call.space.catalog.records(content["schema"]), rest
 
 
-def _told(result: Found) -> dict[str, int]:
+def told(result: Found) -> dict[str, int]:
     """What else ``meta`` tells: how many records of this page did not open, where there are any."""
     return {"unreadable": result.unreadable} if result.unreadable else {}

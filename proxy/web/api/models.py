@@ -25,12 +25,13 @@ from proxy.web.api.operation import Answer, Call
 #: What a write answers with, made of its result.
 Show = Callable[[Sequence[Record]], Answer]
 
-_GONE = Answer(204)
+#: What a delete answers with.
+GONE = Answer(204)
 
 
 def records_of(call: Call) -> Records:
-    """The records of the schema that the path names. Raises ``VaultError`` (UNKNOWN_SCHEMA)."""
-    return call.space.catalog.records(call.path["schema"])
+    """The records of the schema that the request works with. Raises ``VaultError`` (UNKNOWN_SCHEMA)."""
+    return call.space.catalog.records(call.schema or "")
 
 
 def _writable(call: Call) -> Records:
@@ -108,8 +109,8 @@ async def clone_record(call: Call) -> Answer:
 async def migrate_record(call: Call) -> Answer:
     """Everything of one record goes to another, and the first one ends."""
     source, destination = call.path["source"], call.path["destination"]
-    await migrating.migrate(records_of(call), source, destination, call.principal.client, call.closing(_gone))
-    return _GONE
+    await migrating.migrate(records_of(call), source, destination, call.principal.client, call.closing(gone))
+    return GONE
 
 
 async def delete_record(call: Call) -> Answer:
@@ -118,10 +119,10 @@ async def delete_record(call: Call) -> Answer:
         records_of(call),
         call.path["record_key"],
         call.principal.client,
-        call.closing(_gone),
+        call.closing(gone),
         cascade_by=call.query.get("cascadeBy"),
     )
-    return _GONE
+    return GONE
 
 
 async def delete_records(call: Call) -> Answer:
@@ -136,9 +137,9 @@ async def delete_records(call: Call) -> Answer:
     ((name, given),) = chosen.items()
     keys = shapes.strings(given, "/filter" + step(name), call.services.limits.find_maximum)
     await deleting.delete_many(
-        records, keys, call.principal.client, call.closing(_gone), cascade_by=call.query.get("cascadeBy")
+        records, keys, call.principal.client, call.closing(gone), cascade_by=call.query.get("cascadeBy")
     )
-    return _GONE
+    return GONE
 
 
 # ---------------------------------------------------------------------- parts
@@ -193,5 +194,6 @@ def _receipt_of(record: Record) -> dict[str, Any]:
     return {KEY: record.key, CREATED_AT: to_wire(record.created_at)}
 
 
-def _gone(_result: Sequence[Record]) -> Answer:
-    return _GONE
+def gone(_result: Sequence[Record]) -> Answer:
+    """``GONE``, whatever the result."""
+    return GONE

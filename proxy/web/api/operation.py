@@ -173,6 +173,11 @@ class Call:
         rights.need(*acts)
         return found.under(rights)
 
+    @property
+    def schema(self) -> str | None:
+        """The name of the schema whose records the request works with; ``None`` where it names none in its path."""
+        return self.operation.schema or self.path.get("schema")
+
     def closing(self, render: Callable[[Sequence[Record]], Answer]) -> Closing:
         """What a write use case commits besides its own changes: the answer that ``render`` makes, where it has to be kept."""
         keep = self.keep
@@ -210,6 +215,7 @@ class Operation(NamedTuple):
     #: Callers outside the country may use it where they are let in: all that it shows of records goes through ``Rights``.
     abroad: bool = False
     reads: bool = False  #: nothing is written, so that an ``Idempotency-Key`` has nothing to hold on to
+    schema: str | None = None  #: the schema whose records it works with, where neither path nor body names one
 
 
 def _nothing_more(_records: Sequence[Record]) -> Sequence[Change]:

@@ -8,6 +8,7 @@ from typing import Final
 
 from proxy.web.api import about, clients, environments, files, finding, functions, models, schemas, tokens
 from proxy.web.api.operation import Access, Operation, Takes
+from proxy.web.api.recordoperations import OPERATIONS as OF_RECORDS
 
 _FORM, _NOTHING = Takes.FORM, Takes.NOTHING
 _OPEN, _ADMIN = Access.OPEN, Access.ADMIN
@@ -43,6 +44,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("delete_record", "DELETE", _MODEL + "/{record_key}", models.delete_record, 204, _DELETE, _NOTHING, query=("cascadeBy",)),
     Operation("record_history", "GET", _MODEL + "/{record_key}/history", finding.record_history, 200, _HISTORY, _NOTHING, query=("limit", "offset")),
     Operation("migrate_record", "POST", _MODEL + "/{source}/migrate/{destination}", models.migrate_record, 204, _MIGRATE, _NOTHING),
+    *OF_RECORDS,
     Operation("find_direct", "POST", "/api/find", finding.find_direct, 200, _FIND, reads=True),
     Operation("sf_find", "POST", "/sf/find", finding.find_direct, 200, _FIND, reads=True),
     Operation("sf_find_ids", "POST", "/sf/find-ids", finding.find_ids, 200, _FIND, reads=True),

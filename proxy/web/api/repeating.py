@@ -23,8 +23,8 @@ def repeating(replies: Replies, system: Collection) -> Once:
     async def once(call: Call, handler: Handler) -> Answer:
         key = _key(call)
         collection = system
-        if "schema" in call.path and "/schemas/" not in call.operation.path:
-            collection = call.space.catalog.records(call.path["schema"]).collection
+        if call.schema is not None and "/schemas/" not in call.operation.path:
+            collection = call.space.catalog.records(call.schema).collection
         operation = call.operation
         scope = (call.principal.client, operation.method, operation.path, *call.path.values(), key)
         async with replies.once(collection, scope, _request(call)) as one:

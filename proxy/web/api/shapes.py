@@ -1,5 +1,6 @@
 """What stands around records in a request: wrapper objects, the country, keys, numbers in the query."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,6 +8,8 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.model.faults import Faults
 from proxy.model.limits import DEFAULTS
 from proxy.web.api.operation import Call
+
+_COUNTRY = re.compile(r"[a-z]{2}", re.ASCII)  # ISO 3166-1 alpha-2
 
 #: Digits of a number in the query; more than any that is allowed.
 _DIGITS = 10
@@ -31,18 +34,27 @@ def invalid(pointer: str, text: str) -> VaultError:
     return VaultError(Code.INVALID_INPUT, "The body does not fit this operation.", (Detail(pointer, text),))
 
 
-def check_country(call: Call, content: Mapping[str, Any]) -> None:
-    """Raise ``VaultError`` (WRONG_COUNTRY) when a body names another country than the instance's."""
+def check_country(call: Call, content: Mapping[str, Any], place: str = "/country", *, spelled: bool = False) -> None:
+    """Raise ``VaultError`` (WRONG_COUNTRY) when a body, or what ``place`` points to, names another country than the instance's.
+
+    What is no text is INVALID_INPUT, and so is one that can be no country's code where it has to be ``spelled`` as one.
+    """
     if "country" not in content:
         return
-    if not isinstance(content["country"], str):
-        raise invalid("/country", "Has to be a country code in lower-case letters.")
-    if content["country"] != call.services.country:
+    country = content["country"]
+    if country == call.services.country:
+        return
+    if not isinstance(country, str) or (spelled and not _COUNTRY.fullmatch(country)):
         raise VaultError(
-            Code.WRONG_COUNTRY,
-            f"This instance keeps the records of {call.services.country} alone.",
-            (Detail("/country", "Is another country than the instance's."),),
+            Code.INVALID_INPUT,
+            "The country cannot be read.",
+            (Detail(place, "Has to be a country code of two lower-case letters."),),
         )
+    raise VaultError(
+        Code.WRONG_COUNTRY,
+        f"This instance keeps the records of {call.services.country} alone.",
+        (Detail(place, "Is another country than the instance's."),),
+    )
 
 
 def batch(call: Call, *more: str) -> tuple[Any, str, dict[str, Any]]:

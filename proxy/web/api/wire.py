@@ -42,12 +42,19 @@ def found(record: Record, schema: str, primary: str | None) -> dict[str, Any]:
     shown = written(record)
     if primary is None:
         shown[KEY] = record.key
-    shown["attachments"] = [attachment(schema, record.key or "", item) for item in record.attachments]
+    base = files_of(record.key or "", schema) if record.attachments else ""
+    shown["attachments"] = [attachment(base, item) for item in record.attachments]
     return shown
 
 
-def attachment(schema: str, key: str, item: Attachment) -> dict[str, Any]:
-    """An attachment; its link counts from the address of this listener, whatever stands in front of it."""
+def files_of(key: str, schema: str, country: str | None = None) -> str:
+    """Where the files of a record are; with a country in the record-based family. It counts from the address of this listener."""
+    where = f"models/{quote(schema, safe='')}" if country is None else f"records/{country}"
+    return f"/api/{where}/{quote(key, safe='')}/files"
+
+
+def attachment(base: str, item: Attachment) -> dict[str, Any]:
+    """An attachment of the record whose files are there."""
     return {
         "file_id": item.file_id,
         "filename": item.filename,
@@ -56,7 +63,7 @@ def attachment(schema: str, key: str, item: Attachment) -> dict[str, Any]:
         "size": item.size,
         "created_at": to_wire(item.created_at),
         "updated_at": to_wire(item.updated_at),
-        "download_link": f"/api/models/{quote(schema, safe='')}/{quote(key, safe='')}/files/{item.file_id}",
+        "download_link": f"{base}/{item.file_id}",
     }
 
 

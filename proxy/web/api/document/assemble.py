@@ -12,6 +12,7 @@ from proxy.model.limits import DEFAULTS, Limits
 from proxy.model.schema import Schema
 from proxy.web.api.document.components import COMPONENTS
 from proxy.web.api.document.parts import Description, Example, Json, header, ref
+from proxy.web.api.document.recordparts import COMPONENTS as OF_RECORDS
 from proxy.web.api.document.schemas import COMPONENTS as OF_SCHEMAS
 from proxy.web.api.document.text import INTRODUCTION, PARAMETERS, STATUSES, TAGS
 from proxy.web.api.document.types import model
@@ -52,7 +53,7 @@ def assemble(
         "security": [{"client": []}],
         "paths": paths,
         "components": {
-            "schemas": {**COMPONENTS, **OF_SCHEMAS, **_models(schemas, limits)},
+            "schemas": {**COMPONENTS, **OF_SCHEMAS, **OF_RECORDS, **_models(schemas, limits)},
             "securitySchemes": {
                 "client": {
                     "type": "oauth2",

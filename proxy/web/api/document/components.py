@@ -13,8 +13,10 @@ INSTANT: Final[Json] = {
     "example": "2026-05-04T10:15:00.000Z",
 }
 _SCALAR: Final[Json] = {"type": ["string", "number", "boolean", "null"]}
-_TEXTS: Final[Json] = {"anyOf": [{"type": "string"}, array({"type": "string"}, minItems=1)]}
-_NUMBERS: Final = {
+#: A text or several.
+TEXTS: Final[Json] = {"anyOf": [{"type": "string"}, array({"type": "string"}, minItems=1)]}
+#: What numbers are compared by.
+NUMBERS: Final = {
     op.value: {"type": "number", "description": "Integer and Decimal fields, and `version`."} for op in Op
 }
 
@@ -100,7 +102,7 @@ COMPONENTS: Final[dict[str, Any]] = {
         "type": "object",
         "description": "Tests by field; all hold (AND). See *Filters*.",
         "properties": {
-            "record_key": {**_TEXTS, "description": "The primary key, whatever the schema calls it."},
+            "record_key": {**TEXTS, "description": "The primary key, whatever the schema calls it."},
             "version": {"description": "The version of the record."},
             "search_keys": string("Occurs in one string field at least.", minLength=3, maxLength=200),
             "$or": array({"type": "object"}, minItems=2, description="One of these filters holds; string fields only."),
@@ -113,7 +115,7 @@ COMPONENTS: Final[dict[str, Any]] = {
         "properties": {
             "$not": {"description": "String fields, the primary key, and `version`: has none of these."},
             "$like": string("String fields: occurs in it, whatever the letter case. May stand with `$not`.", minLength=1),
-            **_NUMBERS,
+            **NUMBERS,
         },
     },
     "Options": closed(

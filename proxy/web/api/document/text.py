@@ -64,6 +64,19 @@ out of a page and counted in `meta.unreadable`; asked for by its key alone it is
 half to even. `group_by` takes up to 10 fields that are not JSON and not `encrypted`; a group by a hashed field is shown with the value of its
 oldest record, one by a field in the clear with its normal form. Groups have an order of their own that does not change from page to page.
 
+## Records without a schema of their own
+
+`/api/records` keeps records of one fixed set of fields, in the schema `records` that every environment has: `body` and `precommit_body`
+(encrypted), `profile_key`, `parent_key`, `service_key1` to `service_key5` and `key1` to `key25` (hashed; the operator may keep a `keyN` in the
+clear, `records.plain`, and let parts of hashed ones be searched for, `records.partial_match`), `range_key1` to `range_key10` (integers) and
+`decimal_key1` to `decimal_key20` (decimals), both in the clear. `key` is another name of `record_key`, `range_key` of `range_key1`.
+
+- Every answer has all fields, `null` where there is no value.
+- `country` has to be that of the instance: in bodies that are shown with it, and in paths.
+- `version` is an integer of yours, kept as it is sent; where none is sent, it counts how often the record was written.
+- Filters take these fields but for the bodies, and `version`, `created_at`, `updated_at`, `expires_at`; instants are compared by `$gt`, `$gte`, `$lt`
+  and `$lte`. Sorted by are `range_keyN`, a `keyN` in the clear, `created_at`, `updated_at` and `expires_at`.
+
 ## Sending again
 
 With `Idempotency-Key` (any text of your own, up to 255 visible ASCII characters) a POST or DELETE that writes is carried out once: its
@@ -76,6 +89,7 @@ request, or while the first is being carried out, is 429 `idempotency_check_fail
 
 TAGS: Final[dict[str, str]] = {
     "Records": "Make, change, copy and end records of a schema.",
+    "Record-based family": "`/api/records`: records of one fixed set of fields, in a schema that every environment has.",
     "Search": "Find records and add them up.",
     "Schemas": "Which fields records have, and how each is stored. For administrators.",
     "Functions": "Code of the operator that runs beside the vault.",
@@ -91,6 +105,7 @@ _KEY: Final[dict[str, Any]] = {"type": "string", "minLength": 1}
 #: Parameters of paths and queries: what they are, and their schema.
 PARAMETERS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "schema": ("The name of a schema.", {"type": "string", "pattern": "^[A-Za-z][A-Za-z0-9_]{0,63}$"}),
+    "country": ("The country of this instance, lower-case ISO code.", {"type": "string", "pattern": "^[a-z]{2}$"}),
     "record_key": ("The primary key of a record, percent-encoded.", _KEY),
     "source": ("The key of the record that things are taken from.", _KEY),
     "destination": ("The key of the record that they are given to.", _KEY),

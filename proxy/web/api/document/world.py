@@ -31,5 +31,26 @@ RECORDS: Final[tuple[dict[str, Any], ...]] = (
     },
 )
 
+#: The records of the record-based family that are there.
+KEPT: Final[tuple[dict[str, Any], ...]] = (
+    {
+        "country": "se",
+        "record_key": "r-1",
+        "body": '{"name":"Astrid"}',
+        "profile_key": "p-1",
+        "key1": "astrid@example.com",
+        "range_key1": 41,
+    },
+    {
+        "country": "se",
+        "record_key": "r-2",
+        "body": '{"name":"Bo"}',
+        "profile_key": "p-2",
+        "key1": "bo@example.com",
+        "range_key1": 29,
+        "version": 3,
+    },
+)
+
 #: The file that hangs on the first record.
 FILE: Final = ("passport.txt", b"A page of a passport.\n")

@@ -1,6 +1,6 @@
 import hashlib
 
-from proxy.web.api.document.files import DESCRIBED
+from proxy.web.api.document.described import DESCRIBED
 from proxy.web.api.document.world import FILE
 from proxy.web.api.files import upload_attachment
 from proxy.web.api.operations import OPERATIONS

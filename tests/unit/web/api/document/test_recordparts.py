@@ -1,0 +1,16 @@
+from proxy.model.record import Record
+from proxy.web.api import recordwire
+from proxy.web.api.document.recordparts import COMPONENTS, kept, shown
+
+
+def test_the_document_has_every_field_of_an_answer_and_no_other():
+    answer = recordwire.shown(Record(1, "r", {}, 1, 0, 0), "se")
+    assert set(COMPONENTS["KeptRecord"]["required"]) == answer.keys()
+    assert COMPONENTS["KeptRecord"]["properties"].keys() == answer.keys()
+    assert shown().keys() == answer.keys()
+
+
+def test_examples_say_both_names_and_the_history_only_fields():
+    record = shown(record_key="r", range_key1=1)
+    assert (record["key"], record["range_key"]) == ("r", 1)
+    assert kept(record).keys() == recordwire.version(Record(1, "r", {}, 1, 0, 0))["record"].keys()

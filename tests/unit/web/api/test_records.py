@@ -1,0 +1,138 @@
+"""Handlers of the record-based family; every field, filter, status and engine has its case in ``tests/conformance/interface``."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.world import World, world
+
+R = "/api/records"
+
+
+@pytest.fixture
+async def here(tmp_path: Path) -> AsyncIterator[World]:
+    async with world(tmp_path) as made:
+        for number in (1, 2, 3):
+            record = {
+                "country": "se",
+                "key": f"r-{number}",
+                "range_key": number,
+                "key1": "x",
+                "parent_key": f"r-{number - 1}",
+            }
+            assert (await made.client("POST", R, json=record)).status == 201
+        yield made
+
+
+async def found(here: World, **wanted: Any) -> list[str]:
+    answer = await here.client("POST", R + "/find", json={"country": "se", **wanted})
+    assert answer.status == 200, answer.body
+    return [record["record_key"] for record in answer.json["data"]]
+
+
+async def test_a_record_is_overwritten_whole_and_keeps_its_files(here: World) -> None:
+    headers = {"Content-Type": "multipart/form-data; boundary=b", "x-filename": "a.txt"}
+    body = b'--b\r\nContent-Disposition: form-data; name="file"\r\n\r\nhello\r\n--b--\r\n'
+    file = await here.client("POST", R + "/se/r-1/files", data=body, headers=headers)
+    assert file.status == 201
+    answer = await here.client("POST", R, json={"country": "se", "record_key": "r-1", "key2": "y"})
+    assert (answer.status, answer.json["version"], answer.json["key1"], answer.json["key2"]) == (201, 2, None, "y")
+    assert answer.json["attachments"] == [file.json]
+    assert (await here.client("GET", file.json["download_link"])).body == b"hello"
+
+
+async def test_a_batch_is_created_and_updated_as_a_whole(here: World) -> None:
+    batch = {"country": "se", "records": [{"key": "r-4"}, {"key": "r-1", "country": "se"}]}
+    answer = await here.client("POST", R + "/batch", json=batch)
+    assert [(record["key"], record["version"], record["range_key"]) for record in answer.json] == [
+        ("r-4", 1, None),
+        ("r-1", 2, None),
+    ]
+    changes = {"country": "se", "search_key": "key1", "records": [{"key1": "x", "range_key2": 7}]}
+    answer = await here.client("POST", R + "/batch/update", json=changes)
+    assert (answer.status, [record["key"] for record in answer.json]) == (200, ["r-2", "r-3"])
+    answer = await here.client(
+        "POST",
+        R + "/batch/update",
+        json={"country": "se", "search_key": "key", "records": [{"key": "r-2", "key1": None}]},
+    )
+    assert [(record["key1"], record["range_key2"]) for record in answer.json] == [(None, 7)]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "place"),
+    [
+        ("", {"key": "a"}, "/country"),
+        ("/batch", {"records": []}, "/country"),
+        ("/batch", {"country": "se", "records": [{"key": "a", "country": "SE"}]}, "/records/0/country"),
+        ("/batch/update", {"country": "se", "search_key": 1, "records": []}, "/search_key"),
+        ("/batch/update", {"country": "se", "search_key": "body", "records": [{"body": "a"}]}, "/search_key"),
+        ("/batch/update", {"country": "se", "search_key": "is_encrypted", "records": [{"key": "a"}]}, "/search_key"),
+        ("/clone", {"filter": {}}, "/update_with"),
+        ("/clone", {"filter": {}, "update_with": {"country": 1}}, "/update_with/country"),
+        ("/find", {"filter": {}}, "/country"),
+        ("/batch/delete", {"filter": {"key1": ["x"]}}, "/filter"),
+        ("/batch/delete", {"filter": {"key": []}}, "/filter/key"),
+    ],
+)
+async def test_faults_have_their_place(here: World, path: str, body: Any, place: str) -> None:
+    answer = await here.client("POST", R + path, json=body)
+    assert (answer.status, [error["source"] for error in answer.json["errors"]]) == (400, [place])
+
+
+async def test_a_record_is_copied_under_another_key(here: World) -> None:
+    answer = await here.client(
+        "POST", R + "/clone", json={"filter": {"range_key": 2}, "update_with": {"key": "r-9", "key2": "y"}}
+    )
+    assert (answer.status, [(record["key"], record["key1"], record["key2"]) for record in answer.json]) == (
+        201,
+        [("r-9", "x", "y")],
+    )
+
+
+async def test_records_are_found_and_added_up(here: World) -> None:
+    assert await found(here, filter={"range_key": {"$gt": 1}}, options={"sort": [{"range_key": "desc"}]}) == [
+        "r-3",
+        "r-2",
+    ]
+    question = {"metrics": {"sum": {"func": "sum", "key": "range_key"}}, "group_by": {"keys": ["key1"]}}
+    answer = await here.client("POST", R + "/aggregate", json=question)
+    assert answer.json["data"] == {"x": {"group": {"keys": {"key1": "x"}}, "metrics": {"sum": 6}}}
+    assert (answer.json["meta"], answer.json["errors"]) == ({"next": None}, [])
+    assert (await here.client("POST", R + "/aggregate", json=[])).status == 422
+
+
+async def test_groups_go_on_with_the_cursor(here: World) -> None:
+    question = {"metrics": {"n": {"func": "count"}}, "group_by": {"keys": ["range_key"], "limit": 2}}
+    first = await here.client("POST", R + "/aggregate", json=question)
+    rest = await here.client("POST", R + "/aggregate", json={"next": first.json["meta"]["next"]})
+    assert (list(first.json["data"]), list(rest.json["data"]), rest.json["meta"]["next"]) == (["1", "2"], ["3"], None)
+
+
+async def test_deletes_follow_the_field_that_is_named(here: World) -> None:
+    assert (await here.client("DELETE", R + "/no/r-2")).status == 404
+    assert (await here.client("DELETE", R + "/se/r-2?cascadeBy=parent_key")).status == 204
+    assert await found(here) == ["r-1"]
+    assert (
+        await here.client("POST", R + "/batch/delete", json={"filter": {"key": ["r-1", "r-7"]}, "country": "se"})
+    ).status == 204
+    assert await found(here) == []
+
+
+async def test_a_record_tells_what_it_was(here: World) -> None:
+    await here.client("POST", R, json={"country": "se", "key": "r-1"})
+    answer = await here.client("GET", R + "/se/r-1/history?limit=1&offset=1")
+    assert [(entry["version"], entry["record"]["range_key"]) for entry in answer.json["data"]] == [(1, 1)]
+    assert answer.json["meta"]["total"] == 2
+    assert (await here.client("GET", R + "/de/r-1/history")).status == 409
+
+
+async def test_a_write_is_carried_out_once_under_its_key(here: World) -> None:
+    headers = {"Idempotency-Key": "k"}
+    sent = {"country": "se", "key": "r-7"}
+    first = await here.client("POST", R, json=sent, headers=headers)
+    again = await here.client("POST", R, json=sent, headers=headers)
+    assert (again.status, again.body, again.headers["Idempotent-Replayed"]) == (201, first.body, "true")
+    assert (await here.client("POST", R, json={**sent, "key1": "y"}, headers=headers)).status == 429
