@@ -37,11 +37,8 @@ async def update(
     closing: Closing,
     *,
     search_key: str | None = None,
-    attached: bool = False,
 ) -> list[Record]:
-    """Change records, all or none; what they are now, by draft, and among those of one draft the older first.
-
-    ``attached``: with their files.
+    """Change records, all or none; what they are now, with their files, by draft, and among those of one draft the older first.
 
     Raises ``VaultError``: ``SCHEMA_OF_RULES``; ``INVALID_INPUT`` when records cannot be found by
     ``search_key``; ``INVALID_RECORD`` when a draft lacks the value to find its record by, repeats that of an earlier one, or
@@ -55,8 +52,7 @@ async def update(
         async with locked(records, _keys(update, wanted)):
             found = await _again(update, update.field, wanted) if update.field is not None else await _named(update)
             made, changes = await _changed(update, found)
-            if attached:
-                made = await with_attachments(records, made)
+            made = await with_attachments(records, made)
             if await attempt(records, [*changes, *closing(made)]):
                 records.collection.observe("updated", len(made))
                 return made

@@ -34,9 +34,8 @@ async def create(
     closing: Closing,
     *,
     on_existing: OnExisting = "refuse",
-    attached: bool = False,
 ) -> list[Record]:
-    """Store new records, all or none; what they are now, in the order of the drafts, and ``attached`` with their files.
+    """Store new records, all or none; what they are now, with their files, in the order of the drafts.
 
     Raises ``VaultError``: ``SCHEMA_OF_RULES``; ``INVALID_RECORD`` when a key comes twice; ``RECORD_EXISTS`` with a detail for
     each key that is used; ``CONFLICT`` when the records kept changing.
@@ -55,8 +54,7 @@ async def create(
                 raise _taken(records, [draft for draft, key in zip(drafts, keys, strict=True) if key in alive])
             expired = [Remove(row.rid) for key, row in rows.items() if key not in alive]
             made, changes = _upserts(records, drafts, [alive.get(key) for key in keys], by)
-            if attached:
-                made = await with_attachments(records, made)
+            made = await with_attachments(records, made)
             if await attempt(records, [*expired, *changes, *closing(made)]):
                 records.collection.observe("created", len(made))
                 return made

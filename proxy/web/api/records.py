@@ -55,14 +55,14 @@ def here(handler: Handler) -> Handler:
 async def create_record(call: Call) -> Answer:
     """One record, new or in place of the one that has its key."""
     _in_country(call, call.content)
-    draft = read_record(records_of(call).schema, call.content, partial=False, limits=call.services.limits)
+    draft = read_record(records_of(call).known, call.content, partial=False, limits=call.services.limits)
     return await _create(call, [draft], partial(_one, call))
 
 
 async def create_records(call: Call) -> Answer:
     """A batch of them, all or none."""
     raw = _batch(call)["records"]
-    drafts = read_records(records_of(call).schema, raw, partial=False, limits=call.services.limits, pointer="/records")
+    drafts = read_records(records_of(call).known, raw, partial=False, limits=call.services.limits, pointer="/records")
     return await _create(call, drafts, partial(_many, call, 201))
 
 
@@ -74,11 +74,11 @@ async def update_records(call: Call) -> Answer:
     if not isinstance(search_key, str):
         raise shapes.invalid("/search_key", "Has to be the name of a field.")
     drafts = read_records(
-        records.schema, content["records"], partial=True, limits=call.services.limits, pointer="/records"
+        records.known, content["records"], partial=True, limits=call.services.limits, pointer="/records"
     )
     show = partial(_many, call, 200)
     made = await updating.update(
-        records, drafts, call.principal.client, call.closing(show), search_key=named(search_key), attached=True
+        records, drafts, call.principal.client, call.closing(show), search_key=named(search_key)
     )
     return show(made)
 
@@ -88,9 +88,9 @@ async def clone_record(call: Call) -> Answer:
     records, limits = records_of(call), call.services.limits
     content = shapes.members(call.content, ("filter", "update_with", COUNTRY), ("filter", "update_with"))
     shapes.check_country(call, content, spelled=True)
-    tests = read_record_filter(records.schema, content["filter"], limits)
+    tests = read_record_filter(records.known, content["filter"], limits)
     _in_country(call, content["update_with"], "/update_with", required=False)
-    draft = read_record(records.schema, content["update_with"], partial=True, limits=limits, pointer="/update_with")
+    draft = read_record(records.known, content["update_with"], partial=True, limits=limits, pointer="/update_with")
 
     async def sources(most: int) -> list[Record]:
         result = await find(records, Query(tests, limit=most), limits)
@@ -107,7 +107,7 @@ async def find_records(call: Call) -> Answer:
     content = shapes.members(call.content, (COUNTRY, "filter", "options"), (COUNTRY,))
     shapes.check_country(call, content, spelled=True)
     records, limits = records_of(call), call.services.limits
-    query = read_record_find(records.schema, _without_country(content), limits)
+    query = read_record_find(records.known, _without_country(content), limits)
     result = await find(records, query, limits)
     shown = [recordwire.shown(record, call.services.country) for record in result.records]
     return wire.page(shown, query.limit, query.offset, result.total, told(result))
@@ -120,7 +120,7 @@ async def aggregate_records(call: Call) -> Answer:
         raise shapes.invalid("", "Has to be a JSON object.")
     shapes.check_country(call, content, spelled=True)
     records, limits = records_of(call), call.services.limits
-    wanted = read_record_aggregate(records.schema, _without_country(content), limits)
+    wanted = read_record_aggregate(records.known, _without_country(content), limits)
     result = await aggregate(records, wanted, call.principal.client, limits, lenient=True)
     data = recordwire.groups(result.groups)
     errors = [_UNTOLD] * result.untold
@@ -156,7 +156,7 @@ async def record_history(call: Call) -> Answer:
 
 async def _create(call: Call, drafts: Sequence[Any], show: Callable[[Sequence[Record]], Answer]) -> Answer:
     made = await writing.create(
-        records_of(call), drafts, call.principal.client, call.closing(show), on_existing="update", attached=True
+        records_of(call), drafts, call.principal.client, call.closing(show), on_existing="update"
     )
     return show(made)
 
