@@ -11,7 +11,7 @@ from proxy.composition.interface import space
 from proxy.composition.realm import Opened, Realm
 from proxy.crypto.keyset import Keyset
 from proxy.crypto.master import MasterKey
-from proxy.model.builtin import records_schema
+from proxy.model.builtin import HASHED, RecordKeys, records_schema
 from proxy.model.definition import read_definition
 from proxy.objectstore import open_objects
 from proxy.storage import open_store
@@ -59,8 +59,13 @@ class World:
 
 
 @asynccontextmanager
-async def world(folder: Path, engine: str = "memory", *, tokens: bool = False, **given: Any) -> AsyncIterator[World]:
-    """The interface, served. ``tokens``: access by real tokens, in place of the names in ``tests.support.api``."""
+async def world(
+    folder: Path, engine: str = "memory", *, tokens: bool = False, keys: RecordKeys = HASHED, **given: Any
+) -> AsyncIterator[World]:
+    """The interface, served. ``tokens``: access by real tokens, in place of the names in ``tests.support.api``.
+
+    ``keys`` says how those of the record-based family are kept.
+    """
     clock = ManualClock()
     master = MasterKey(bytes(range(32)))
     async with AsyncExitStack() as stack:
@@ -77,14 +82,14 @@ async def world(folder: Path, engine: str = "memory", *, tokens: bool = False, *
         async def opening(keyset: Keyset) -> Opened:
             vault = vault_of(keyset)
             files = await vault.share_files(contents)
-            catalog = await open_catalog(vault, lambda error: None, (records_schema(),))
+            catalog = await open_catalog(vault, lambda error: None, (records_schema(keys),))
             return Opened(vault, catalog, await space(vault, catalog, files))
 
         vault = vault_of(keyset)
         objects = await open_objects("memory:" if engine == "memory" else f"file://{folder / 'files'}")
         contents = await vault.keep_files(objects, 20 * 2**20, lambda: [found.id for found in book.listed()])
         stack.push_async_callback(contents.close)
-        catalog = await open_catalog(vault, lambda error: None, (records_schema(),))
+        catalog = await open_catalog(vault, lambda error: None, (records_schema(keys),))
         stack.push_async_callback(catalog.close)
         here = await stack.enter_async_context(office(store, keyset, clock))
         realm = Realm(book, here.service.clients, opening, Metrics())
