@@ -1,7 +1,7 @@
 """Group commit: what waits becomes durable as one group, and the event loop is woken once.
 
 The statements of a group run on the event loop, some microseconds each; what blocks runs on a thread of its own: the
-flush to disk, and everything that may take longer. Statements on that thread would ask for the interpreter's lock after
+flush to disk, and everything that may take longer (large batches: ``sqlite_handed``). Statements on that thread would ask for the interpreter's lock after
 each row, and a busy loop is slow to give it: that took a third more processor time. While one group is being flushed the
 next one gathers by itself, so that a hundred callers cost one flush.
 Loop and thread take turns: the connection belongs to the thread from the moment it is handed a task until it has posted
@@ -23,6 +23,7 @@ from proxy.storage.hooks import Hooks
 from proxy.storage.names import closed
 from proxy.storage.sqlite_apply import Outcomes, Work, apply, begin, roll_back
 from proxy.storage.sqlite_errors import is_of_the_store, translated
+from proxy.storage.sqlite_handed import Handed, Task, is_large, joined, turns
 from proxy.storage.sqlite_sql import Statements
 
 T = TypeVar("T")
@@ -74,13 +75,14 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Work | Job] = deque()
         self._blocked: deque[asyncio.Future[None]] = deque()
-        self._tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()  # for the thread; ``None`` ends it
+        self._tasks: SimpleQueue[Task] = SimpleQueue()  # for the thread
         self._resting = True  # the thread has nothing to do and none is on its way to it
         self._closed: asyncio.Future[None] | None = None
         self._connection: Connection | None = None
         self._dirty = False  # there is something in the log
         self._tidying: asyncio.TimerHandle | None = None
         self._spared = 0
+        self._handed = 0  # commits whose statements the thread runs, or will run
         self._since = 0.0  # when the oldest of those that wait was accepted
         self._last = 0.0  # when a group was last durable
         hooks.waiting = self._waiting.__len__
@@ -90,7 +92,7 @@ class Writer:
     @property
     def full(self) -> bool:
         """Whether as many commits wait as may."""
-        return len(self._waiting) >= self._bound
+        return len(self._waiting) + self._handed >= self._bound
 
     async def room(self) -> None:
         """Wait until there is room for one more commit."""
@@ -128,9 +130,16 @@ class Writer:
         if not self._waiting:
             self._since = perf_counter()
         self._waiting.append(item)
+        large = not isinstance(item, Job) and is_large(item)
         if self._resting:
             self._resting = False
-            self._loop.call_soon(self._gather, 0)
+            if large:
+                self._start()
+            else:
+                self._loop.call_soon(self._gather, 0)
+        elif large and self._handed:
+            while self._waiting and not isinstance(self._waiting[0], Job):
+                self._hand(self._take())
 
     def _gather(self, seen: int) -> None:
         """Begin a group as soon as a turn of the loop brings it nobody more: who is ready now shares its flush."""
@@ -148,7 +157,16 @@ class Writer:
             self._tasks.put(partial(self._do_job, first))
             return
         since, group = self._since, self._take()
-        self._tasks.put(partial(self._do_group, group, since, self._begin(group)))
+        if self._begin(group):
+            self._tasks.put(partial(self._do_group, group, since, begun=True))
+        else:
+            self._hand(group)
+
+    def _hand(self, group: list[Work]) -> None:
+        if not self._handed:
+            turns.hasten()
+        self._handed += len(group)
+        self._tasks.put(Handed(group, self._since))
 
     def _take(self) -> list[Work]:
         """What waits, up to the next job."""
@@ -165,7 +183,7 @@ class Writer:
     def _begin(self, group: Sequence[Work]) -> bool:
         """Run the statements of the group here and now; ``False`` where the thread has to do it all."""
         connection = self._connection
-        if connection is None or sum([len(changes) for _, _, changes in group]) > INLINE:
+        if connection is None or sum([len(changes) for _, _, changes in group]) > INLINE or any(map(is_large, group)):
             return False
         if self._spared:
             self._spared -= 1
@@ -203,6 +221,12 @@ class Writer:
         self._resting = False
         self._tasks.put(self._do_tidy)
 
+    def _settle_handed(self, group: Sequence[Work], outcomes: Outcomes, since: float) -> None:
+        self._handed -= len(group)
+        if not self._handed:
+            turns.relax()
+        self._settle(group, outcomes, since)
+
     def _settle(self, group: Sequence[Work], outcomes: Outcomes, since: float) -> None:
         if outcomes is None:
             for future, _, _ in group:
@@ -215,7 +239,8 @@ class Writer:
             self._unblock()
         self._last = perf_counter()
         self._hooks.on_batch(len(group), self._last - since)
-        self._go_on()
+        if not self._handed:
+            self._go_on()
 
     def _settle_job(self, job: Job, answer: Any, fault: Exception | None) -> None:
         _resolve(job.future, answer, fault)
@@ -224,7 +249,7 @@ class Writer:
         self._go_on()
 
     def _unblock(self) -> None:
-        free = self._bound - len(self._waiting)
+        free = self._bound - len(self._waiting) - self._handed
         while free > 0 and self._blocked:
             turn = self._blocked.popleft()
             if not turn.done():
@@ -242,14 +267,19 @@ class Writer:
 
     def _run(self) -> None:
         try:
-            while (task := self._tasks.get()) is not None:
-                task()
+            taken: list[Task] = []
+            while (task := taken.pop() if taken else self._tasks.get()) is not None:
+                if isinstance(task, Handed):
+                    handed, taken = joined(task, self._tasks, GROUP)
+                    self._do_group(*handed)
+                else:
+                    task()
             self._disconnect()
             self._post(self._settle_close)
         except RuntimeError:  # the event loop is gone: nobody is left to be told, and nothing more will come
             self._disconnect()
 
-    def _do_group(self, group: Sequence[Work], since: float, begun: bool) -> None:
+    def _do_group(self, group: Sequence[Work], since: float, *, begun: bool = False) -> None:
         outcomes: Outcomes
         try:
             connection = self._connected()
@@ -260,7 +290,7 @@ class Writer:
         except Exception as error:  # noqa: BLE001 - each caller is told; the thread has to live on
             self._disconnect()
             outcomes = [translated(error) for _ in group]
-        self._post(self._settle, group, outcomes, since)
+        self._post(self._settle if begun else self._settle_handed, group, outcomes, since)
 
     def _do_job(self, job: Job) -> None:
         answer: Any = None
