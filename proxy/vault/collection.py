@@ -61,6 +61,12 @@ class Sequencer:
         self._last = max(self._last + 1, (self._clock() - self._EPOCH) << 21)
         return self._last
 
+    def several(self, count: int) -> range:
+        """The next so many ids, one after the other."""
+        first = self()
+        self._last += count - 1
+        return range(first, first + count)
+
     @classmethod
     def made(cls, number: int) -> int:
         """When an id was given, in milliseconds since the epoch."""

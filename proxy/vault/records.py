@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from proxy.errors import Code, VaultError
 from proxy.model.conversion import conformed
-from proxy.model.record import Action, Fields, Record, Tokens
+from proxy.model.record import Action, Draft, Fields, Record, Tokens
 from proxy.model.rights import FULL, Rights
 from proxy.model.schema import Field, FieldType, Schema, Storage
 from proxy.storage.cells import spelled_exactly
@@ -23,6 +23,9 @@ from proxy.vault.collection import Collection
 from proxy.vault.content import unpack as unpack_content
 from proxy.vault.document import Document, is_document, pack, unpack
 from proxy.vault.grams import Steps, folded, grams, leaf, leaves
+
+#: Members of enumerations, which are looked up five times slower there.
+_CREATE, _LIVE = Action.CREATE, State.LIVE
 
 #: What a value becomes in the column of its field.
 ToCell = Callable[[Any], Cell]
@@ -54,6 +57,8 @@ class Records:
         }
         #: What a token that a rehash has made is found by.
         self.rehashed = keyset.hasher("rehashed", self.schema.name)
+        #: Whether the token index has anything of a record.
+        self.has_parts = bool(self._gram or self._leaf)
         #: Seals the places where pages of aggregations end.
         self.cursors = keyset.sealed_texts("cursor")
         self._columns = {
@@ -97,11 +102,19 @@ class Records:
 
     def new_row(self, key: str | bytes, fields: Fields, rid: int, by: str, expires_at: int | None) -> Row:
         """A live row for a new record of this key, or key hash; one instant is its creation and its update."""
-        collection = self.collection
-        digest = key if isinstance(key, bytes) else collection.key_hash(key)
-        now, salt = collection.clock(), collection.sealer.new_salt()
-        body = collection.sealer.plain_body((rid, salt), pack(Document(fields, Action.CREATE, by, now)), 1)
-        return Row(rid, digest, None, State.LIVE, 1, now, now, expires_at, salt, body, self.cells(fields))
+        digest = key if isinstance(key, bytes) else self.collection.key_hash(key)
+        return self.row_of(Draft(None, fields, expires_at), digest, (rid, self.collection.clock()), by)
+
+    def row_of(self, draft: Draft, key: bytes, made: tuple[int, int], by: str) -> Row:
+        """The same of a draft and its key hash, with the id and the instant given."""
+        rid, now = made
+        fields, expires = draft.fields, draft.expires_at
+        sealer = self.collection.sealer
+        salt = sealer.new_salt()
+        body = sealer.plain_body((rid, salt), pack(Document(fields, _CREATE, by, now)), 1)
+        cells, expires_at = self.cells(fields), None if expires is UNSET else expires
+        # Thousands of these a second: the constructor of a named tuple costs twice as much.
+        return tuple.__new__(Row, (rid, key, None, _LIVE, 1, now, now, expires_at, salt, body, cells, 0))
 
     def next_row(self, row: Row, fields: Fields, by: str, expires_at: int | None, tokens: Tokens | None = None) -> Row:
         """The row with its next version; the key stays. ``tokens``: those of a rehash that go on."""
@@ -133,6 +146,8 @@ class Records:
     def hashes(self, fields: Fields) -> set[bytes]:
         """What the token index has of a record: hashes of parts of texts and of the leaves of JSON documents."""
         found: set[bytes] = set()
+        if not self.has_parts:
+            return found
         for name in self._gram:
             value = fields.get(name)
             if value is not None:

@@ -89,12 +89,13 @@ def _inserts(
 ) -> tuple[list[Record], list[Change]]:
     made: list[Record] = []
     changes: list[Change] = []
-    sequence = records.collection.around.sequence
-    for draft, key in zip(drafts, keys, strict=True):
-        expires = None if draft.expires_at is UNSET else draft.expires_at
-        row = records.new_row(key, draft.fields, sequence(), by, expires)
-        changes.append(Insert(row, tuple(records.hashes(draft.fields))))
-        made.append(record_of(row, draft.key, draft.fields, by))
+    collection, has_parts = records.collection, records.has_parts
+    rids, now = collection.around.sequence.several(len(drafts)), collection.clock()
+    for draft, key, rid in zip(drafts, keys, rids, strict=True):
+        fields = draft.fields
+        row = records.row_of(draft, key, (rid, now), by)
+        changes.append(Insert(row, tuple(records.hashes(fields)) if has_parts else ()))
+        made.append(Record(rid, draft.key, fields, 1, now, now, row.expires_at, Action.CREATE, by))
     return made, changes
 
 

@@ -69,3 +69,13 @@ def test_ids_grow_with_time_and_within_a_millisecond_and_never_shrink() -> None:
     ids.append(sequence())
     assert ids == sorted(set(ids))
     assert 0 < ids[0] < 2**63
+
+
+def test_several_ids_are_as_many_single_ones() -> None:
+    clock = ManualClock()
+    one, several = Sequencer(clock), Sequencer(clock)
+    assert list(several.several(3)) == [one(), one(), one()]
+    assert list(several.several(0)) == []
+    assert several() == one()
+    clock.advance(1)
+    assert [*several.several(1), several()] == [one(), one()]

@@ -1,11 +1,12 @@
 from decimal import Decimal
 
 import pytest
+from msgspec import UNSET
 
 from proxy.errors import Code, VaultError
-from proxy.model.record import Action, Fields
+from proxy.model.record import Action, Draft, Fields
 from proxy.model.schema import Field, FieldType, Schema, Storage
-from proxy.storage.rows import State
+from proxy.storage.rows import Row, State
 from proxy.vault.collection import Recipe
 from proxy.vault.content import Content, Kept
 from proxy.vault.records import Records
@@ -125,3 +126,18 @@ async def test_what_the_proxy_has_collected_is_read_as_a_record() -> None:
     record = Records(collection).open(row._replace(state=State.LIVE, key=collection.key_hash("17"), key_sealed=sealed))
     assert (record.key, record.fields) == ("17", {"name": "Ann", "tags": ["2", "3"]})
     assert Records(collection).of_rules
+
+
+async def test_a_row_of_a_draft_is_a_row_with_every_field_of_its_own() -> None:
+    made = await records()
+    for expires in (UNSET, None, 9_000_000_000_000):
+        row = made.row_of(
+            Draft("c1", FIELDS, expires), made.collection.key_hash("c1"), (7, 1_600_000_000_000), "client"
+        )
+        like = Row(
+            7, made.collection.key_hash("c1"), None, State.LIVE, 1, 1_600_000_000_000, 1_600_000_000_000,
+            None if expires is UNSET else expires, row.salt, row.body, made.cells(FIELDS),
+        )  # fmt: skip
+        assert row == like
+        assert type(row) is Row
+        assert made.open(row).fields == FIELDS
