@@ -15,9 +15,10 @@ from proxy.auth.clients import Made
 from proxy.auth.service import TokenService
 from proxy.clock import Clock, system_clock
 from proxy.composition.access import keep_keys, open_access
+from proxy.composition.audit import open_audit
 from proxy.composition.files import check_files, open_files
 from proxy.composition.guard import Guard, open_guard
-from proxy.composition.interface import interface, space
+from proxy.composition.interface import Around, interface, space
 from proxy.composition.measuring import measure, observer, report, vault_check
 from proxy.composition.realm import Opened, Realm, opening
 from proxy.composition.schemas import open_schemas, redeclare
@@ -204,6 +205,8 @@ async def running(
         vault = new_vault(keysets[DEFAULT], store, clock, observer(metrics), vault_options(settings))
         contents = await open_files(settings, vault, lambda: [found.id for found in book.listed()])
         stack.push_async_callback(contents.close)
+        audit = await open_audit(settings, store, keysets[DEFAULT], clock, metrics)
+        stack.push_async_callback(audit.close)
         auth = await open_access(settings, store, keysets, clock, metrics)
         stack.callback(auth.close)
         catalog = await open_schemas(vault, settings.schemas, settings.records)
@@ -225,8 +228,8 @@ async def running(
         stack.push_async_callback(gateway.close)
         renewed, declared = lambda: renew(settings, applications), lambda: redeclare(catalog, settings.schemas)
         started = Running("", "", in_force, vault, reloader, gateway, auth, renewed, catalog, declared, guard)
-        checks = {"rules": reloader.check, "vault": vault_check(vault), **guard.checks()}
-        services = interface(settings, realm, auth, metrics, guard)
+        checks = {"rules": reloader.check, "vault": vault_check(vault), "audit": audit.check, **guard.checks()}
+        services = interface(settings, realm, Around(auth, metrics, guard, audit.interface))
         stack.push_async_callback(services.functions.close)
         started.interface = await stack.enter_async_context(
             listen("vault", settings.listen.vault, vault_app(services), connections=VaultConnection)
@@ -241,15 +244,19 @@ async def running(
             measure(realm.vaults, metrics, _UPKEEP),
             keep_keys(auth, _UPKEEP),
         )
-        for work in (reloader.watch(), *upkeep, *guard.work()):
+        for work in (reloader.watch(), audit.upkeep(), *upkeep, *guard.work()):
             stack.push_async_callback(_cancel, asyncio.create_task(work))
-        gc.collect()
-        gc.set_threshold(*_COLLECT)
-        gc.freeze()  # what lives as long as the process need not be looked at again by the collector
+        _rarely_collect()
         yield started
 
 
 # ---------------------------------------------------------------------- parts
+
+
+def _rarely_collect() -> None:
+    gc.collect()
+    gc.set_threshold(*_COLLECT)
+    gc.freeze()  # what lives as long as the process need not be looked at again by the collector
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:

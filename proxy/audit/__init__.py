@@ -14,6 +14,9 @@ of the chain and the memory that outlives the folder are given to it.
 ``opening``           how the log of a folder is gone on with
 ``marks``             which record a line is about, without telling its key
 ``trail``             what lines are put into; full disks, checkpoints, what is kept
+``sink``              the port of all this: what others see of the trail
+``noting``            what one request tells of records on its way through the use cases
+``refusals``          refusals, bounded: a flood of them cannot fill the disk
 ``verify``            whether every line is there, unchanged and in its place
 ====================  =============================================================================
 

@@ -35,6 +35,7 @@ MEMBERS: Final[dict[str, str]] = {
     "count": "how many records; of refused, how many requests",
     "records": "which records: keyed hashes of their keys; `domicile audit tail --record` finds one",
     "fields": "the fields that were in the clear, by name",
+    "revealed": "the fields whose values stood in the answer to a write, by name",
     "covered": "the fields that were redacted or masked, by name",
     "files": "ids of attachments",
     "subject": "the client, schema, policy, environment or key that was looked at or changed",

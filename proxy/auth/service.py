@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from proxy.audit import noting
 from proxy.auth.clients import Client
 from proxy.auth.credentials import credentials, read_form
 from proxy.auth.errors import OAuthError, invalid_client, invalid_request, slow_down
@@ -135,6 +136,7 @@ class TokenService:
             async with self._passwords.turn():
                 self._check_pace(sent.client, address)  # what came before it in the queue may have failed
                 client = self.clients.find(sent.client)
+                noting.about(client.id if client is not None else None)
                 fits = await self._passwords.fits(client.secret if client else None, sent.secret)
                 if client is None or not fits or client.disabled:
                     self._throttle.failed(sent.client, address)

@@ -1,5 +1,7 @@
 """What the vault's own interface works with: the services of its handlers, joined of what bootstrap has opened."""
 
+from typing import NamedTuple
+
 from proxy.auth.opening import open_policies
 from proxy.auth.service import TokenService
 from proxy.composition.guard import Guard
@@ -14,6 +16,7 @@ from proxy.vault.contents import Contents
 from proxy.vault.idempotency import Replies, system_collection
 from proxy.vault.vault import Vault
 from proxy.web.api.access import bearer
+from proxy.web.api.auditing import Auditing
 from proxy.web.api.errors import status_of
 from proxy.web.api.operation import Administered, Services, Space
 from proxy.web.api.repeating import repeating
@@ -27,11 +30,21 @@ async def space(vault: Vault, catalog: Catalog, contents: Contents | None) -> Sp
     return Space(catalog=catalog, once=repeating(Replies(), system), policies=policies, contents=contents)
 
 
-def interface(settings: Settings, realm: Administered, auth: TokenService, metrics: Metrics, guard: Guard) -> Services:
+class Around(NamedTuple):
+    """What the interface shares with the rest of an instance."""
+
+    auth: TokenService
+    metrics: Metrics
+    guard: Guard
+    audit: Auditing
+
+
+def interface(settings: Settings, realm: Administered, around: Around) -> Services:
     """The services of an instance with these environments; whoever asks for them closes ``functions`` at the end.
 
     Raises ``VaultError`` when an installed function cannot be called.
     """
+    auth, metrics, guard, audit = around
 
     def observe(operation: str, status: int, seconds: float) -> None:
         metrics.cell("domicile_api_requests_total", operation, str(status)).value += 1
@@ -42,6 +55,7 @@ def interface(settings: Settings, realm: Administered, auth: TokenService, metri
         environments=realm,
         access=bearer(auth.tokens),
         auth=auth,
+        audit=audit,
         trusted=Trusted(settings.trusted_proxies),
         functions=runner(settings),
         observe=observe,

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import yaml
 
-from proxy.config.table import find, is_section, nearest
+from proxy.config.naming import find, is_section, nearest
 from proxy.errors import Detail
 
 #: A settings file is a page of text; more is a mistake, such as a wrong file.

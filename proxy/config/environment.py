@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from proxy.config.document import Given
-from proxy.config.table import APPLICATIONS, SETTINGS, find, is_section, nearest
+from proxy.config.naming import APPLICATIONS, find, is_section, nearest
+from proxy.config.table import SETTINGS
 from proxy.errors import Detail
 
 #: Every variable that begins so is a setting, known or not. Two underscores, because an orchestrator makes variables

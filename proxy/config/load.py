@@ -8,8 +8,9 @@ from typing import Any, Final, cast
 
 from proxy.config import environment
 from proxy.config.document import Document, Given
+from proxy.config.naming import APPLICATIONS, SECTIONS, general
 from proxy.config.settings import Settings, Upstream
-from proxy.config.table import APPLICATIONS, SECTIONS, SETTINGS, general
+from proxy.config.table import SETTINGS
 from proxy.errors import Code, Detail, VaultError
 
 #: Read from the current folder where no other file is named and it is there.

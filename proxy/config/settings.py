@@ -97,6 +97,26 @@ class Auth:
     audiences: tuple[str, ...]  #: addresses that are ours; empty: those of the listener
 
 
+class Syslog(NamedTuple):
+    """Where a syslog collector is."""
+
+    transport: Literal["udp", "tcp", "unix"]
+    host: str  #: the path of a local socket
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """Where the audit log is written, and shipped to."""
+
+    folder: Path
+    sync: bool  #: on the disk before an answer leaves
+    segment: int  #: bytes of a file
+    keep: int  #: milliseconds; 0: for ever
+    stdout: bool
+    syslog: Syslog | None
+
+
 @dataclass(frozen=True, slots=True)
 class Pending:
     """How long staged writes whose outcome nobody told are kept, in milliseconds."""
@@ -206,6 +226,7 @@ class Settings:
     keys: Keys
     auth: Auth
     firewall: Firewall
+    audit: Audit
     pending: Pending
     log: Log
     upstream: Upstream

@@ -1,7 +1,5 @@
-"""Every setting there is, in one table: adding a line here and a member in ``settings`` is how one is added."""
+"""Every setting there is, in one table: adding a line here and a member in ``settings`` is how one is added. ``naming`` finds them."""
 
-import difflib
-import re
 from typing import Final, NamedTuple
 
 from proxy.config import values
@@ -148,6 +146,39 @@ SETTINGS: Final[dict[str, Setting]] = {
         values.path_or("none"),
         "a file of the MaxMind format, such as /var/lib/domicile/country.mmdb, or none",
         "The database that tells the country of an address; followed while the program runs.",
+    ),
+    "audit.folder": Setting(
+        "{data}/audit",
+        values.path,
+        "a folder, such as {data}/audit or /var/log/domicile",
+        "The folder of the audit log. While nothing can be written there, nothing is revealed or changed.",
+    ),
+    "audit.sync": Setting(
+        "false",
+        values.flag,
+        "true or false",
+        "Whether a line is on the disk before its answer leaves, and not only with the operating system. Costs a flush a group.",
+    ),
+    "audit.segment": Setting(
+        "64MiB",
+        values.size(64 * 1024),
+        "a size of 64KiB or more, such as 64MiB",
+        "The largest file of the audit log; each day begins one of its own as well.",
+    ),
+    "audit.keep": Setting(
+        "0",
+        values.duration_or_none,
+        "a number and a unit, such as 365d, or 0 for ever",
+        "How long lines of the audit log are kept, whole files at a time; 0: for ever.",
+    ),
+    "audit.stdout": Setting(
+        "false", values.flag, "true or false", "Whether the lines of the audit log are written to standard output, too."
+    ),
+    "audit.syslog": Setting(
+        "none",
+        values.syslog,
+        "none, or udp:// or tcp:// with host and port, such as tcp://logs.example.com:601, or unix:///dev/log",
+        "A syslog collector (RFC 5424) that the lines of the audit log are shipped to, after they were written to the folder.",
     ),
     "pending.keep": Setting(
         "7d",
@@ -321,54 +352,3 @@ SETTINGS: Final[dict[str, Setting]] = {
         "At most so many resident functions run at one time; further calls wait.",
     ),
 }
-
-#: Where an application has settings of its own: ``applications.crm.tls.ca`` counts before ``upstream.tls.ca``.
-APPLICATIONS: Final = "applications"
-
-#: Names that hold other names: ``listen``, ``upstream.tls`` and so on.
-SECTIONS: Final = frozenset(name[: place.start()] for name in SETTINGS for place in re.finditer(r"\.", name))
-
-
-def general(name: str) -> str:
-    """The setting that counts where an application has none of its own; any other name as it is."""
-    first, _, rest = name.partition(".")
-    return f"upstream.{rest.partition('.')[2]}" if first == APPLICATIONS and "." in rest else name
-
-
-def find(name: str) -> Setting | None:
-    """The setting of that name, or ``None``."""
-    return SETTINGS.get(general(name))
-
-
-def is_section(name: str) -> bool:
-    """Whether the name holds other names."""
-    return (
-        name == APPLICATIONS
-        or (name.startswith(f"{APPLICATIONS}.") and name.count(".") == 1)
-        or general(name) in SECTIONS
-    )
-
-
-def members(section: str) -> list[str]:
-    """The names directly inside a section, without the section's own; ``""`` for the outermost."""
-    if not section:
-        return sorted({name.partition(".")[0] for name in SETTINGS} | {APPLICATIONS})
-    inside = [name.removeprefix(f"{section}.") for name in SETTINGS if name.startswith(f"{section}.")]
-    return list(dict.fromkeys(name.partition(".")[0] for name in inside))
-
-
-def nearest(name: str) -> str:
-    """What somebody who wrote an unknown name may have meant, as a sentence."""
-    if general(name) != name:
-        return nearest(general(name)).replace("upstream", ".".join(name.split(".")[:2]))
-    section, _, last = name.rpartition(".")
-    known = members(section) if section in SECTIONS or not section else []
-    if close := difflib.get_close_matches(last, known, n=1):
-        return f"did you mean {f'{section}.{close[0]}' if section else close[0]}?"
-    if elsewhere := [setting for setting in SETTINGS if setting.rpartition(".")[2] == last]:
-        return f"did you mean {elsewhere[0]}?"
-    if known and section:
-        return f"{section} has {', '.join(known)}"
-    if close := difflib.get_close_matches(name, SETTINGS, n=1):
-        return f"did you mean {close[0]}?"
-    return f"there are {', '.join(members(''))}"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from proxy.auth.audiences import origin
-from proxy.config.settings import Address, Files, Keys, Network, Store
+from proxy.config.settings import Address, Files, Keys, Network, Store, Syslog
 
 #: A reader of one setting.
 Reader = Callable[[str], Any]
@@ -142,6 +142,21 @@ def duration(text: str) -> int:
     if milliseconds > _LONGEST:
         raise ValueError("this is more than ten years")
     return milliseconds
+
+
+def syslog(text: str) -> Syslog | None:
+    """A syslog collector, or ``none``."""
+    if text == "none":
+        return None
+    scheme, separator, rest = text.partition("://")
+    if separator and scheme == "unix" and rest.startswith("/"):
+        return Syslog("unix", rest, 0)
+    if not separator or scheme not in ("udp", "tcp"):
+        raise ValueError("this is no address of a syslog collector")
+    place = address(rest.removesuffix("/"))
+    if not place.port:
+        raise ValueError("a collector has a port of its own, not 0")
+    return Syslog("udp" if scheme == "udp" else "tcp", place.host, place.port)
 
 
 def duration_or_none(text: str) -> int:

@@ -43,6 +43,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "operation": "an operation, as the rule file writes its match",
     "pid": "the process",
     "reason": "a constant text that says why",
+    "sink": "a place that the audit log is shipped to",
     "signal": "the signal that arrived",
     "source": "where in a file of the operator or in a document a fault is: file:line:column or a JSON Pointer",
     "size": "bytes of body sent to the caller",

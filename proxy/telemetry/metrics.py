@@ -92,6 +92,19 @@ METRICS: Final[dict[str, Declared]] = {
         "histogram", (), "Time from handing a change to the vault until it is durable.", _COMMIT_BOUNDS
     ),
     "domicile_vault_writer_queue": Declared("gauge", (), "Changes that wait for the vault's writer thread."),
+    "domicile_audit_line": Declared("gauge", (), "Number of the last line of the audit log."),
+    "domicile_audit_down": Declared(
+        "gauge", (), "1 while the audit log cannot be written, and so nothing is revealed or changed."
+    ),
+    "domicile_audit_unshipped": Declared(
+        "gauge", ("sink",), "Lines of the audit log that a place (stdout, syslog) has not been handed yet."
+    ),
+    "domicile_alarms_total": Declared(
+        "counter",
+        ("kind",),
+        "Alarms, each of which is a line of the audit log: bait (a record marked as bait was revealed), log (lines of the audit "
+        "log are missing, or were changed).",
+    ),
     "domicile_token_requests_total": Declared(
         "counter",
         ("outcome",),

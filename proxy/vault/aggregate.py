@@ -25,6 +25,7 @@ from proxy.storage import query as engine
 from proxy.storage.cells import PLACES, spelled
 from proxy.storage.query import All, Group, Grouping, Is, Order, Select, Where
 from proxy.storage.rows import Cell, Row
+from proxy.vault import telling
 from proxy.vault.asking import ask
 from proxy.vault.records import Records
 
@@ -96,6 +97,8 @@ async def aggregate(
         if keys is not None
     ]
     more = len(groups) > len(page)
+    metrics = [metric.field for metric in question.metrics if metric.field is not None]
+    telling.added_up(records, len(shown), (*question.keys, *metrics))
     return Aggregated(shown, _cursor(records, question, page[-1].keys, client) if more else None, untold)
 
 

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
+from proxy.audit import noting
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.record import Attachment
 from proxy.objectstore.base import NoObject
@@ -125,6 +126,7 @@ async def change(owner: Owner, file_id: str, label: tuple[str | None, str | None
                 _refuse_taken((await _place(owner, wanted))[1])
             shown = open_file(records, row, changed).attachment
             if await attempt(records, [Amend(changed, row.rid)]):
+                noting.written(records.name, (owner.key,), (), (file_id,))
                 return shown
     raise overtaken(records)
 
@@ -150,6 +152,7 @@ async def move(owner: Owner, destination: str, file_ids: Sequence[str], then: Th
             if source.rid != target.rid:
                 moved = handed_over(records, (source, target), files, held.get(target.rid, ()))
             if await attempt(records, [*moved, *then(())]):
+                noting.written(records.name, (owner.key, destination), (), file_ids)
                 return
     raise overtaken(records)
 
@@ -165,6 +168,7 @@ async def delete(owner: Owner, file_id: str, then: Then) -> None:
             file = await owner.file(row, file_id)
             if await attempt(owner.records, [Detach(row.rid, file.file_id), *then(())]):
                 owner.records.collection.observe("detached")
+                noting.ended(owner.records.name, (owner.key,), files=(file_id,))
                 return
     raise overtaken(owner.records)
 
@@ -219,6 +223,7 @@ async def download(contents: Contents, owner: Owner, file_id: str) -> Download:
             if error.code is Code.CANNOT_OPEN:
                 records.collection.observe("unopenable_file")
             raise
+        noting.fetched(records.name, owner.key, file_id)
         return Download(contents, owner, opened, content)
     raise overtaken(records)
 
@@ -261,6 +266,7 @@ async def _commit(owner: Owner, row: Row, main: Attach | Amend, then: Then) -> A
         await owner.row()  # perhaps the record ended a moment ago
         raise overtaken(owner.records)
     owner.records.collection.observe("attached")
+    noting.written(owner.records.name, (owner.key,), (), (shown.file_id,))
     return shown
 
 

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from proxy.audit import noting
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.schema import Field, FieldType
 from proxy.storage.changes import Change, Inscribe, Remove
@@ -74,6 +75,9 @@ async def _end(delete: _Delete, rows: Sequence[Row], closing: Closing) -> bool:
     if not await attempt(delete.records, [*changes, *closing(())]):
         return False
     delete.records.collection.observe("deleted", len(rows))
+    digests = {row.key for row in rows}
+    named = [key for key in delete.keys if delete.records.collection.key_hash(key) in digests]
+    noting.ended(delete.records.name, named, len(rows) - len(named))
     return True
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.record import Record
 from proxy.storage.query import ALWAYS, Compare, Compared, Order, Select
+from proxy.vault import telling
 from proxy.vault.asking import opened
 from proxy.vault.records import Records
 
@@ -29,6 +30,7 @@ async def export(records: Records, cursor: str | None, limit: int, client: str) 
     rows = (await collection.store.select(collection.table, select)).rows
     page = rows[:limit]
     found = [record async for record in opened(records, page) if record is not None]
+    telling.shown(records, found)
     more = records.cursors.seal(str(page[-1].rid).encode(), _context(records, client)) if len(rows) > limit else None
     return Exported(found, len(page) - len(found), more)
 

@@ -12,6 +12,7 @@ from proxy.model.limits import DEFAULTS, Limits
 from proxy.model.query import KEY, Equals, Query, Test
 from proxy.model.record import Record
 from proxy.storage.query import Order, Page, Select
+from proxy.vault import telling
 from proxy.vault.asking import FIXED, Asked, ask, opened
 from proxy.vault.attached import with_attachments
 from proxy.vault.records import Records
@@ -42,6 +43,7 @@ async def find(records: Records, query: Query, limits: Limits = DEFAULTS) -> Fou
         rows, total = await _page(records, query, asked)
         found = [record async for record in opened(records, rows) if record is not None]
         if all(map(asked.stands, found)):
+            telling.shown(records, found)
             return Found(await with_attachments(records, found), total, len(rows) - len(found))
     raise VaultError(Code.CONFLICT, "Records changed while they were searched; ask again.")
 
@@ -59,6 +61,7 @@ def _key_alone(tests: Sequence[Test]) -> str | None:
 async def _one(records: Records, key: str, query: Query) -> Found:
     rows = await records.collection.by_key((key,))
     shown = [records.open(row) for row in rows.values()] if query.offset == 0 else []
+    telling.shown(records, shown)
     return Found(await with_attachments(records, shown), len(rows), 0)
 
 

@@ -8,6 +8,7 @@ from proxy.errors import Code, VaultError
 from proxy.model.record import Record
 from proxy.storage.changes import Remove
 from proxy.storage.rows import Past, Row
+from proxy.vault import telling
 from proxy.vault.closing import TRIES, locked
 from proxy.vault.collection import Sequencer
 from proxy.vault.records import Records
@@ -27,6 +28,7 @@ async def history(records: Records, key: str, limit: int, offset: int) -> tuple[
         raise VaultError(Code.NOT_FOUND, f"There is no such record of {records.name!r}, nor past versions of one.")
     present = [] if row is None or offset else [records.open(row)]
     found = [*present, *_opened(records, key, past, row)]
+    telling.shown(records, found)
     return found, total + (row is not None)
 
 

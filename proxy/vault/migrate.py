@@ -10,6 +10,7 @@ get the numbers after the destination's present one, and keep the times at which
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from proxy.audit import noting
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.record import Record
 from proxy.storage.changes import Amend, Change, Inscribe, Reindex, Remove
@@ -43,6 +44,8 @@ async def migrate(records: Records, source: str, destination: str, by: str, clos
             changes += await _files(records, pair)
             if await attempt(records, [*changes, Remove(pair.source.rid), *closing((merged,))]):
                 records.collection.observe("migrated")
+                noting.written(records.name, (destination,), merged.fields)
+                noting.ended(records.name, (source,))
                 return
     raise overtaken(records)
 

@@ -19,6 +19,7 @@ from proxy.model.schema import Field, FieldType
 from proxy.storage.changes import Change
 from proxy.storage.query import Is, Select
 from proxy.storage.rows import Row
+from proxy.vault import telling
 from proxy.vault.attached import with_attachments
 from proxy.vault.closing import TRIES, Closing, attempt, locked, overtaken, refuse_of_rules
 from proxy.vault.records import Records
@@ -55,6 +56,8 @@ async def update(
             made = await with_attachments(records, made)
             if await attempt(records, [*changes, *closing(made)]):
                 records.collection.observe("updated", len(made))
+                telling.written(records, made, drafts)
+                telling.shown(records, made)
                 return made
     raise overtaken(records)
 

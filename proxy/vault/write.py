@@ -19,6 +19,7 @@ from proxy.model.query import KEY
 from proxy.model.record import Action, Draft, Fields, Record
 from proxy.storage.changes import Change, Inscribe, Insert, Reindex, Remove, Replace
 from proxy.storage.rows import Row
+from proxy.vault import telling
 from proxy.vault.attached import with_attachments
 from proxy.vault.closing import TRIES, Closing, attempt, locked, overtaken, refuse_of_rules
 from proxy.vault.records import Records
@@ -45,6 +46,7 @@ async def create(
     made, changes = _inserts(records, drafts, keys, by)
     if await attempt(records, [*changes, *closing(made)]):
         records.collection.observe("created", len(made))
+        telling.written(records, made, drafts)
         return made
     async with locked(records, keys):
         for _ in range(TRIES):
@@ -57,6 +59,7 @@ async def create(
             made = await with_attachments(records, made)
             if await attempt(records, [*expired, *changes, *closing(made)]):
                 records.collection.observe("created", len(made))
+                telling.written(records, made, drafts)
                 return made
     raise overtaken(records)
 

@@ -88,6 +88,21 @@ def request(described: Description, example: Example, texts: dict[str, str]) -> 
     }
 
 
+#: What no line of the audit log may hold of the records that are there.
+SECRETS = [value.encode() for record in RECORDS for value in record.values() if isinstance(value, str)]
+
+
+def audited(here: World, operation: Operation, example: Example) -> None:
+    """Every operation of the table leaves its line, whether its handler knows of that or not; and none holds a value."""
+    lines = [line for line in here.audit.lines if line.get("operation") == operation.name]
+    assert (lines == []) is operation.quiet
+    if not operation.quiet:
+        refused = [line["status"] for line in lines if line["event"] == "refused"]
+        assert (refused if example.status >= 400 else [lines[-1]["status"]]) == [example.status]
+    told = b"\n".join(here.audit.raw)
+    assert [secret for secret in SECRETS if b'"%b"' % secret in told or (len(secret) > 4 and secret in told)] == []
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("operation", "example"), CASES)
 async def test_every_example_answers_as_documented(operation: Operation, example: Example, engine, tmp_path):
@@ -100,6 +115,7 @@ async def test_every_example_answers_as_documented(operation: Operation, example
         asked = request(described, example, texts)
         by = "" if "Authorization" in asked["headers"] else "chief"
         answer = await here.client(operation.method, path, by, params=dict(example.query), **asked)
+        audited(here, operation, example)
     assert answer.status == example.status, answer.body
     if example.answer is not None:
         assert alike(answer.json) == alike(example.answer)

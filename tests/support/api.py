@@ -20,6 +20,7 @@ from proxy.web.api.app import VaultConnection, vault_app
 from proxy.web.api.operation import Answer, Call, Handler, Operation, Services, Space
 from proxy.web.listening import listen
 from proxy.web.peers import Trusted
+from tests.support.audit import Kept, auditing
 
 #: What the tests' own access check takes.
 TOKENS = {
@@ -67,6 +68,7 @@ def services(**given: Any) -> Services:
     here: dict[str, Any] = {"catalog": NoSchemas(), "once": once, "policies": no_policies(), "contents": None}
     here |= {name: given.pop(name) for name in here if name in given}
     made = {"spaces": {"default": Space(**here)}, "access": access, "body_limit": 4096, "country": "se"}
+    given.setdefault("audit", auditing(Kept()))
     auth = {
         "auth": cast(Any, None),
         "trusted": Trusted(()),

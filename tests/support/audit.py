@@ -6,13 +6,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from proxy.audit.marks import marks
 from proxy.audit.memory import recall
 from proxy.audit.opening import open_trail
 from proxy.audit.segments import segments
+from proxy.audit.sink import Nowhere, Sink
 from proxy.audit.trail import Options, Trail
 from proxy.audit.verify import Findings, verify
 from proxy.clock import Clock, ManualClock
 from proxy.crypto.prf import hasher
+from proxy.errors import Code, VaultError
+from proxy.web.api.auditing import Auditing
 
 #: The keyed hash of every log of a test.
 MAC = hasher(b"audit key of the tests, 32 bytes")
@@ -45,6 +49,36 @@ def told(folder: Path, *events: str) -> list[dict[str, Any]]:
 async def opened(folder: Path, memory: Remembered | None = None, clock: Clock | None = None, **given: Any) -> Trail:
     """The log of a folder; whoever asks for it closes it."""
     return await open_trail(Options(folder, **given), MAC, clock or ManualClock(), memory or Remembered())
+
+
+class Kept(Nowhere):
+    """A sink that keeps its lines in memory, and can be made to fail."""
+
+    def __init__(self) -> None:
+        self.lines: list[dict[str, Any]] = []
+        self.raw: list[bytes] = []
+        self.down = False
+
+    @property
+    def fault(self) -> str | None:  # type: ignore[override]  # it changes here
+        return "No space left on device" if self.down else None
+
+    def ready(self) -> None:
+        if self.down:
+            raise VaultError(Code.AUDIT_DOWN, "The audit log cannot be written.")
+
+    def put(self, *bodies: bytes) -> None:
+        self.ready()
+        self.raw += bodies
+        self.lines += [json.loads(b"{" + one + b"}") for one in bodies]
+
+    def happened(self, *bodies: bytes) -> None:
+        self.put(*bodies)
+
+
+def auditing(sink: Sink) -> Auditing:
+    """The lines of an interface, into that sink."""
+    return Auditing(sink, marks(MAC), lambda _kind: None)
 
 
 @asynccontextmanager

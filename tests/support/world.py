@@ -25,6 +25,7 @@ from proxy.web.api.access import bearer
 from proxy.web.api.operation import ALWAYS, Services, Takes
 from proxy.web.api.operations import OPERATIONS
 from tests.support.api import Client, access, services, serving
+from tests.support.audit import Kept, auditing
 from tests.support.auth import Office, office
 from tests.support.resident import resident
 
@@ -52,6 +53,7 @@ class World:
     clock: ManualClock
     office: Office
     realm: Realm
+    audit: Kept
 
     async def declare(self, name: str, definition: Mapping[str, Any], environment: str = "default") -> None:
         """Put a schema in force."""
@@ -95,7 +97,9 @@ async def world(
         realm = Realm(book, here.service.clients, opening, Metrics())
         stack.push_async_callback(realm.close)
         await realm.start(Opened(vault, catalog, await space(vault, catalog, contents)), {})
+        audit = Kept()
         made = services(
+            audit=auditing(audit),
             spaces=realm.spaces,
             environments=realm,
             auth=here.service,
@@ -110,5 +114,5 @@ async def world(
 
         made.observe = observe
         client = await stack.enter_async_context(serving(made))
-        yield World(client, made, store, vault, catalog, clock, here, realm)
+        yield World(client, made, store, vault, catalog, clock, here, realm, audit)
         assert unlisted == set(), "operations answered with statuses that the table does not list for them"

@@ -14,7 +14,7 @@ from proxy.web.api.errors import refused
 from proxy.web.api.operation import Answer, Operation, Services
 from proxy.web.api.operations import OPERATIONS
 from proxy.web.api.screening import screen
-from proxy.web.api.serve import OPERATION, send, serve
+from proxy.web.api.serve import OPERATION, PAGE, send, serve
 
 _log = logs.logger("web")
 
@@ -67,7 +67,7 @@ def _watched(services: Services) -> Middleware:
 
 
 def _outermost(services: Services) -> Middleware:
-    """Every error becomes a problem document here, and here alone."""
+    """Every error becomes a problem document here, and here alone; and each is told to the audit log."""
 
     @web.middleware
     async def outermost(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -79,13 +79,17 @@ def _outermost(services: Services) -> Middleware:
             if error.status < 400:
                 raise
             return await send(request, _unreached(request, services, error))
+        except asyncio.CancelledError:
+            if (page := request.get(PAGE)) is not None:
+                services.audit.broken(page)
+            raise
         except Exception:  # noqa: BLE001  # the one catch-all: what nobody foresaw is told as such, and logged
             _log.exception("a request to the vault failed", method=request.method)
             fault = _FAILED
-        operation = request.get(OPERATION)
-        if operation is not None and operation.refuse is not None:
-            return await send(request, operation.refuse(fault))
-        return await send(request, refused("" if operation is None else operation.name, fault))
+        answer = _refusal(request.get(OPERATION), fault)
+        if (page := request.get(PAGE)) is not None:
+            services.audit.refused(page, answer.status, fault.code)
+        return await send(request, answer)
 
     return outermost
 
@@ -103,6 +107,12 @@ def _unreached(request: web.Request, services: Services, error: web.HTTPExceptio
     if isinstance(error, web.HTTPNotFound):
         return refused("", VaultError(Code.NOT_FOUND, "There is nothing at this address; /docs lists what there is."))
     return refused("", VaultError(Code.BAD_REQUEST, "The request cannot be understood."))
+
+
+def _refusal(operation: Operation | None, fault: VaultError) -> Answer:
+    if operation is not None and operation.refuse is not None:
+        return operation.refuse(fault)
+    return refused("" if operation is None else operation.name, fault)
 
 
 class VaultConnection(RequestHandler):

@@ -21,6 +21,7 @@ from proxy.storage.changes import Change
 from proxy.vault.catalog import Catalog
 from proxy.vault.contents import Contents
 from proxy.vault.records import Records
+from proxy.web.api.auditing import Auditing
 from proxy.web.guard.firewall import Firewall
 from proxy.web.peers import Trusted
 
@@ -104,6 +105,7 @@ class Services:
     country: str  #: lower-case ISO code; the one country of this instance
     limits: Limits = DEFAULTS
     observe: Callable[[str, int, float], None] = _unobserved  #: operation, status, seconds: after each request
+    audit: Auditing  #: what leaves a line of every request
     functions: Runner  #: resident functions, and what runs them
     operations: "tuple[Operation, ...]" = ()  #: the table that is served, for the document
     on_existing: Literal["refuse", "update"] = "refuse"  #: what a create does with a key that is used
@@ -156,6 +158,10 @@ class Call:
         policies, schema = self.space.policies, records.schema
         rights = policies.rights(names, schema) if names else policies.whole(schema)
         return rights.outside() if self.outside else rights
+
+    def rights_to(self, schema: str) -> Rights:
+        """The same by the name of the schema; raises ``VaultError`` where there is none. For the audit log."""
+        return self.rights(self.space.catalog.records(schema))
 
     def records(self, schema: str, *acts: Act) -> Records:
         """The records of a schema, for a caller who may do that with them.
@@ -216,6 +222,7 @@ class Operation(NamedTuple):
     abroad: bool = False
     reads: bool = False  #: nothing is written, so that an ``Idempotency-Key`` has nothing to hold on to
     schema: str | None = None  #: the schema whose records it works with, where neither path nor body names one
+    quiet: bool = False  #: the same for everybody, and nothing of anybody: it leaves no line in the audit log
 
 
 def _nothing_more(_records: Sequence[Record]) -> Sequence[Change]:

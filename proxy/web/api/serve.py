@@ -11,11 +11,12 @@ from typing import Any, Final
 from aiohttp import web
 from multidict import CIMultiDict
 
+from proxy.audit.members import Event
 from proxy.errors import Code, Detail, VaultError
-from proxy.model.access import Principal
 from proxy.telemetry import logs
 from proxy.web.api import bodies
 from proxy.web.api.access import not_admin
+from proxy.web.api.auditing import NOBODY, Page
 from proxy.web.api.operation import Access, Answer, Call, Operation, Services, Takes
 from proxy.web.api.screening import outside, screen
 
@@ -24,13 +25,16 @@ _log = logs.logger("web")
 #: The operation that a request reached, for the error table; set before anything can fail.
 OPERATION: Final = web.RequestKey("operation", Operation)
 
+#: What the audit log tells of the request; absent where it tells nothing.
+PAGE: Final = web.RequestKey("page", Page)
+
+_REPLAYED: Final = "Idempotent-Replayed"
+
 #: Seconds within which the body of a request has to be there; uploads have their own limits.
 _BODY_SECONDS: Final = 60.0
 
 #: Bytes of a body that somebody may send without a token: a form with credentials, which is a tenth of it.
 _STRANGER_BYTES: Final = 16 * 1024
-
-_NOBODY: Final = Principal("", "")
 
 #: Fields of every answer: nobody keeps what came out of a vault, nor guesses what it is.
 _ALWAYS: Final = {"Cache-Control": "no-store", "Server": "domicile", "X-Content-Type-Options": "nosniff"}
@@ -42,13 +46,21 @@ def serve(operation: Operation, services: Services) -> Callable[[web.Request], A
     known = frozenset(operation.query)
     guarded = operation.access is not Access.OPEN
     limit = services.body_limit if guarded else min(services.body_limit, _STRANGER_BYTES)
+    event = event_of(operation)
     replayable = operation.method in ("POST", "DELETE") and guarded and not operation.reads
 
     async def handle(request: web.Request) -> web.StreamResponse:
         request[OPERATION] = operation
+        page = None
+        if event is not None:
+            page = request[PAGE] = Page(operation.name, event, request.match_info, operation.schema)
         screen(request, services)
-        principal = await services.access(request) if guarded else _NOBODY
+        principal = await services.access(request) if guarded else NOBODY
+        if page is not None:
+            page.principal = principal
         abroad = guarded and outside(request, services, operation, principal)
+        if page is not None:
+            services.audit.ready()
         if operation.access is Access.ADMIN and not principal.admin:
             raise not_admin()
         query = _query(request, known) if request.query_string else {}
@@ -61,16 +73,35 @@ def serve(operation: Operation, services: Services) -> Callable[[web.Request], A
             content = await bodies.parsed(body) if reads_json else None
         call = Call(operation, services, principal, request, request.match_info, query, body, content, outside=abroad)
         if not guarded:
-            return await send(request, await operation.handler(call))
+            answer = await operation.handler(call)
+            if page is not None:
+                await services.audit.answered(page, answer.status, call.rights_to)
+            return await send(request, answer)
         space = call.space
         with space.catalog.using():
             if replayable and "Idempotency-Key" in request.headers:
                 answer = await space.once(call, operation.handler)
             else:
                 answer = await operation.handler(call)
+        if page is not None:
+            repeated = _REPLAYED in answer.headers
+            await services.audit.answered(page, answer.status, call.rights_to, repeated=repeated)
         return await send(request, answer)
 
     return handle
+
+
+def event_of(operation: Operation) -> Event | None:
+    """What a line of this operation tells where its use cases have noted nothing; ``None``: it leaves no lines."""
+    if operation.quiet:
+        return None
+    if operation.access is Access.ADMIN:
+        return Event.ADMIN
+    if operation.access is Access.OPEN:
+        return Event.TOKEN
+    if operation.reads or operation.method == "GET":
+        return Event.REVEAL
+    return Event.DELETE if operation.method == "DELETE" else Event.WRITE
 
 
 def _query(request: web.Request, known: frozenset[str]) -> dict[str, str]:

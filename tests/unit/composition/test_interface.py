@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from proxy.composition.guard import open_guard
-from proxy.composition.interface import history, interface, limits
+from proxy.composition.interface import Around, history, interface, limits
 from proxy.config import load
 from proxy.errors import Code, VaultError
 from proxy.telemetry.metrics import Metrics
@@ -20,7 +20,11 @@ async def joined(folder: Any, metrics: Metrics, **environ: str) -> AsyncIterator
     async with world(folder) as here:
         await here.declare("contact", CONTACT)
         settings = load(None, {f"DOMICILE__{name}": text for name, text in environ.items()})
-        made = interface(settings, here.realm, here.office.service, metrics, open_guard(settings, metrics))
+        made = interface(
+            settings,
+            here.realm,
+            Around(here.office.service, metrics, open_guard(settings, metrics), here.services.audit),
+        )
         token = await here.office.token(await here.office.client())
         async with serving(made) as client:
             yield client, token

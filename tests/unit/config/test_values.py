@@ -137,3 +137,27 @@ def test_addresses_come_in_their_one_spelling():
 def test_what_is_no_address_is_told_by_its_number(text):
     with pytest.raises(ValueError, match=r"^item \d is not an address"):
         values.origins(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("none", None),
+        ("udp://127.0.0.1:514", ("udp", "127.0.0.1", 514)),
+        ("tcp://logs.example.com:601/", ("tcp", "logs.example.com", 601)),
+        ("tcp://[::1]:601", ("tcp", "::1", 601)),
+        ("unix:///dev/log", ("unix", "/dev/log", 0)),
+    ],
+)
+def test_a_syslog_collector_is_read(text, place):
+    assert values.syslog(text) == place
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "udp", "udp://", "udp://h", "udp://h:0", "udp://h:x", "http://h:1", "unix://log", "tcp://h:1/x", "h:514"],
+)
+def test_what_is_no_syslog_collector_is_refused_without_quoting_it(text):
+    with pytest.raises(ValueError, match=r".") as raised:
+        values.syslog(text)
+    assert text == "" or text not in str(raised.value)

@@ -1,0 +1,171 @@
+"""What one request tells of records on its way through the use cases, and the lines that come of it.
+
+A use case says what it did, whoever asked for it: ``revealed``, ``written``, ``ended``. Whoever carries the request (the interface)
+opens the page with ``begin``, and makes lines of it at the end. Where no page is open, as in a command, nothing is noted. So an
+operation that is new has its lines without knowing of them.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any, Final
+
+from proxy.audit.members import Event, body
+
+#: Records that one line names; of more there are further lines.
+MOST: Final = 500
+
+
+class Part:
+    """What happened to records of one schema."""
+
+    __slots__ = ("covered", "event", "fields", "files", "keys", "loose", "schema")
+
+    def __init__(self, event: Event, schema: str) -> None:
+        self.event = event
+        self.schema = schema
+        self.keys: dict[str, None] = {}
+        self.loose = 0  #: records, or groups of them, whose keys nobody knows
+        self.fields: set[str] = set()
+        self.covered: set[str] = set()  #: fields that were shown redacted or masked
+        self.files: list[str] = []
+
+    @property
+    def count(self) -> int:
+        """How many records."""
+        return len(self.keys) + self.loose
+
+
+class Noted:
+    """The page of one request."""
+
+    __slots__ = ("parts", "subject")
+
+    def __init__(self) -> None:
+        self.parts: list[Part] = []
+        self.subject: str | None = None  #: what an administrator looked at or changed
+
+    def part(self, event: Event, schema: str) -> Part:
+        """What is noted of this event and schema, to be added to."""
+        for part in self.parts:
+            if part.event is event and part.schema == schema:
+                return part
+        fresh = Part(event, schema)
+        self.parts.append(fresh)
+        return fresh
+
+    @property
+    def changed(self) -> bool:
+        """Whether something was made, changed or ended, which stands whatever becomes of the answer."""
+        return any(part.event is not Event.REVEAL for part in self.parts)
+
+
+_current: ContextVar[Noted | None] = ContextVar("audit", default=None)
+
+
+def begin() -> Noted:
+    """A page of its own for this task, and for those that it starts."""
+    noted = Noted()
+    _current.set(noted)
+    return noted
+
+
+def revealed(schema: str, keys: Iterable[str | None], fields: Iterable[str]) -> None:
+    """Records are shown to the caller."""
+    if (noted := _current.get()) is not None:
+        _add(noted.part(Event.REVEAL, schema), keys, fields)
+
+
+def counted(schema: str, groups: int, fields: Iterable[str]) -> None:
+    """Figures over records are shown to the caller, by these fields."""
+    if (noted := _current.get()) is not None:
+        part = noted.part(Event.REVEAL, schema)
+        part.loose += groups
+        part.fields.update(fields)
+
+
+def written(schema: str, keys: Iterable[str | None], fields: Iterable[str], files: Iterable[str] = ()) -> None:
+    """Records were made or changed, in these fields, or got these files."""
+    if (noted := _current.get()) is not None:
+        part = noted.part(Event.WRITE, schema)
+        _add(part, keys, fields)
+        part.files.extend(files)
+
+
+def ended(schema: str, keys: Iterable[str | None], more: int = 0, files: Iterable[str] = ()) -> None:
+    """Records were deleted, and ``more`` that hung on them; or these files of a record that stays."""
+    if (noted := _current.get()) is not None:
+        part = noted.part(Event.DELETE, schema)
+        _add(part, keys, ())
+        part.loose += more
+        part.files.extend(files)
+
+
+def fetched(schema: str, key: str, file: str) -> None:
+    """The content of a file is shown to the caller."""
+    if (noted := _current.get()) is not None:
+        revealed(schema, (key,), ())
+        noted.part(Event.REVEAL, schema).files.append(file)
+
+
+def narrowed(schema: str, fields: Iterable[str]) -> None:
+    """Of what was noted as revealed so far only these fields are in the answer."""
+    if (noted := _current.get()) is not None:
+        noted.part(Event.REVEAL, schema).fields &= set(fields)
+
+
+def about(subject: str | None) -> None:
+    """Which client, schema, policy, environment or key the request is about: what an administrator changes, who asks for a token."""
+    if (noted := _current.get()) is not None:
+        noted.subject = subject
+
+
+def _add(part: Part, keys: Iterable[str | None], fields: Iterable[str]) -> None:
+    for key in keys:
+        if key is None:
+            part.loose += 1
+        else:
+            part.keys[key] = None
+    part.fields.update(fields)
+
+
+#: The mark of a record of the request's environment: (schema, key).
+Marked = Callable[[str, str], str]
+
+
+def bodies(noted: Noted, about: Mapping[str, Any], otherwise: Event, marked: Marked) -> list[bytes]:
+    """The lines of a request: what was noted, or one coarse line of the event ``otherwise``.
+
+    ``about``: the members that all of them have.
+    """
+    parts = noted.parts
+    lines: list[bytes] = []
+    if not parts or otherwise is Event.ADMIN:
+        lines.append(body(otherwise, **about, subject=noted.subject))
+    by_schema = {part.schema: part for part in parts if part.event is Event.REVEAL}
+    merged: list[Part] = []
+    for part in parts:
+        shown = by_schema.get(part.schema) if part.event is Event.WRITE else None
+        if shown is not None and shown.keys == part.keys:
+            merged.append(shown)
+            lines += _of(part, about, marked, revealed=shown.fields)
+        elif part.event is not Event.REVEAL:
+            lines += _of(part, about, marked)
+    for part in by_schema.values():
+        if part not in merged:
+            lines += _of(part, about, marked)
+    return lines
+
+
+def _of(part: Part, about: Mapping[str, Any], marked: Marked, revealed: Collection[str] = ()) -> list[bytes]:
+    """The lines of one part; its count stands in the first of them."""
+    marks = _portions([marked(part.schema, key) for key in part.keys])
+    more = {"fields": sorted(part.fields), "revealed": sorted(revealed), "covered": sorted(part.covered)}
+    lines = [
+        body(part.event, **about, schema=part.schema, count=part.count, records=marks[0], files=part.files, **more)
+    ]
+    lines += [body(part.event, **about, schema=part.schema, records=some, **more) for some in marks[1:]]
+    return lines
+
+
+def _portions(marks: Sequence[str]) -> list[Sequence[str]]:
+    return [marks[at : at + MOST] for at in range(0, len(marks), MOST)] or [()]

@@ -1,0 +1,26 @@
+"""What the use cases tell the audit log: which records were shown or changed, and in which fields, by name."""
+
+from collections.abc import Iterable, Sequence
+
+from proxy.audit import noting
+from proxy.model.record import Draft, Record
+from proxy.vault.records import Records
+
+
+def shown(records: Records, found: Sequence[Record]) -> None:
+    """These records are about to be shown, whole."""
+    noting.revealed(records.name, [record.key for record in found], _names(records) if found else ())
+
+
+def added_up(records: Records, groups: int, fields: Iterable[str]) -> None:
+    """Figures over so many groups are about to be shown, made of these fields."""
+    noting.counted(records.name, groups, fields)
+
+
+def written(records: Records, made: Sequence[Record], drafts: Sequence[Draft]) -> None:
+    """These records were committed, with what the drafts name."""
+    noting.written(records.name, [record.key for record in made], {name for draft in drafts for name in draft.fields})
+
+
+def _names(records: Records) -> list[str]:
+    return [field.name for field in records.schema.fields]

@@ -1,0 +1,119 @@
+"""What leaves a line of every request to the interface, before its answer leaves.
+
+An operation need not know of it: use cases note what they do (``audit.noting``), and one that notes nothing has a coarse line. A
+new operation of the table is audited unless the table calls it ``quiet``.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from proxy.audit import noting
+from proxy.audit.marks import Mark
+from proxy.audit.members import Event
+from proxy.audit.noting import Part
+from proxy.audit.refusals import Refusal, Refusals
+from proxy.audit.sink import Sink, quietly
+from proxy.errors import VaultError
+from proxy.model.access import Principal
+from proxy.model.rights import FULL, Rights
+from proxy.telemetry import logs
+
+_log = logs.logger("audit")
+
+NOBODY: Final = Principal("", "")
+
+#: Parameters of paths that name records, and those that name what administrators look after; others are not told.
+RECORDS: Final = ("record_key", "source", "destination")
+SUBJECTS: Final = ("client_id", "name", "environment_id")
+
+_REPEATED: Final = "answered as it was before (Idempotency-Key)"
+
+#: The rights of the caller to a schema. Raises ``VaultError`` where it has gone meanwhile.
+RightsTo = Callable[[str], Rights]
+
+
+class Page:
+    """One request: what is known of it by now."""
+
+    __slots__ = ("event", "noted", "operation", "path", "principal", "schema")
+
+    def __init__(self, operation: str, event: Event, path: Mapping[str, str], schema: str | None = None) -> None:
+        self.operation = operation
+        self.event = event
+        self.path = path
+        self.schema = schema if schema is not None else path.get("schema", "")
+        self.principal = NOBODY
+        self.noted = noting.begin()
+
+
+class Auditing:
+    """The lines of one instance's interface."""
+
+    def __init__(self, sink: Sink, mark: Mark, alarm: Callable[[str], None]) -> None:
+        self._sink = sink
+        self._mark = mark
+        self._alarm = alarm
+        self.refusals = Refusals(sink)
+
+    def ready(self) -> None:
+        """Raise ``VaultError(AUDIT_DOWN)`` while no line can be written: before anything is looked at."""
+        self._sink.ready()
+
+    async def answered(self, page: Page, status: int, rights_to: RightsTo, *, repeated: bool = False) -> None:
+        """Write the lines of a request that is about to be answered. Raises ``VaultError(AUDIT_DOWN)``: then it must not be."""
+        if status >= 400:
+            self.refused(page, status, "")
+            return
+        for part in page.noted.parts:
+            _narrow(part, rights_to)
+        put = self._sink.happened if page.noted.changed else self._sink.put
+        put(*self._bodies(page, status, _REPEATED if repeated else None))
+        if self._sink.flushes:
+            await self._sink.flushed()
+
+    def refused(self, page: Page, status: int, code: str) -> None:
+        """A request was, or is about to be, answered with an error. Never raises."""
+        self.broken(page, status)
+        by, environment = page.principal.client or page.noted.subject or "", page.principal.environment
+        self.refusals.tell(Refusal(page.operation, by, environment, status, code))
+
+    def broken(self, page: Page, status: int | None = None) -> None:
+        """What was changed stands, although the request did not come to its end. Never raises."""
+        if page.noted.changed:
+            quietly(self._sink, *self._bodies(page, status, "not answered as done"))
+
+    def _bodies(self, page: Page, status: int | None, reason: str | None) -> list[bytes]:
+        principal, noted, path = page.principal, page.noted, page.path
+        environment = principal.environment
+
+        def marked(schema: str, key: str) -> str:
+            return self._mark(environment, schema, key)
+
+        about: dict[str, Any] = {
+            "via": "interface",
+            "by": principal.client,
+            "environment": environment,
+            "operation": page.operation,
+            "status": status,
+            "reason": reason,
+        }
+        if noted.subject is None:
+            noted.subject = next((path[name] for name in SUBJECTS if name in path), None)
+        if not noted.parts:
+            about["schema"] = page.schema
+            about["records"] = [marked(page.schema, path[name]) for name in RECORDS if name in path]
+        return noting.bodies(noted, about, page.event, marked)
+
+
+def _narrow(part: Part, rights_to: RightsTo) -> None:
+    """Of the fields that were revealed, those that the caller sees as they are, and those that it sees covered."""
+    if part.event is not Event.REVEAL:
+        return
+    try:
+        rights = rights_to(part.schema)
+    except VaultError:
+        return  # the whole is told
+    if rights is FULL:
+        return
+    part.covered = part.fields & set(rights.redacted_fields)
+    part.fields = {name for name in part.fields if rights.tells(name)}
