@@ -112,9 +112,13 @@ async def test_a_token_outlives_a_restart_and_no_secret_lies_in_the_data(instanc
         await instance.kill()
         await instance.start()
         assert (await chief.get(instance.vault + "/api/clients")).status_code == 200
-    data = b"".join(path.read_bytes() for path in instance.data.rglob("*") if path.is_file())
-    for text in (first["client_secret"], first["client_id"], token["access_token"], "argon2", "first administrator"):
+    files = {path: path.read_bytes() for path in instance.data.rglob("*") if path.is_file()}
+    data = b"".join(files.values())
+    for text in (first["client_secret"], token["access_token"], "argon2", "first administrator"):
         assert text.encode() not in data
+    # The audit log says who did something, by the client's id; nothing else tells which clients there are.
+    known = [path for path, content in files.items() if first["client_id"].encode() in content]
+    assert {path.parent.name for path in known} == {"audit"}
 
 
 async def test_without_a_client_the_instance_serves_and_says_what_lacks(instance: Instance) -> None:
