@@ -15,6 +15,7 @@ from proxy.auth.clients import Made
 from proxy.auth.service import TokenService
 from proxy.clock import Clock, system_clock
 from proxy.composition.access import keep_keys, open_access
+from proxy.composition.asking import acl_client, acl_context
 from proxy.composition.audit import open_audit
 from proxy.composition.files import check_files, open_files
 from proxy.composition.guard import Guard, open_guard
@@ -130,6 +131,7 @@ def check_store(settings: Settings) -> None:
 def check_upstream(settings: Settings, rules: RuleSet | None) -> None:
     """Raise what a start would say of the ways to the applications; ``rules`` where they are in order."""
     ways(settings)
+    acl_context(settings)
     if rules is not None:
         _refuse_strangers(settings, rules)
 
@@ -230,6 +232,7 @@ async def running(
         started = Running("", "", in_force, vault, reloader, gateway, auth, renewed, catalog, declared, guard)
         checks = {"rules": reloader.check, "vault": vault_check(vault), "audit": audit.check, **guard.checks()}
         services = interface(settings, realm, Around(auth, metrics, guard, audit.interface))
+        services.acl = await stack.enter_async_context(acl_client(settings, metrics))
         stack.push_async_callback(services.functions.close)
         started.interface = await stack.enter_async_context(
             listen("vault", settings.listen.vault, vault_app(services), connections=VaultConnection)
@@ -239,12 +242,8 @@ async def running(
             listen("admin", settings.listen.admin, admin_app(checks, metrics.render))
         )
         started.proxy = await stack.enter_async_context(listen("proxy", settings.listen.proxy, gateway.server))
-        upkeep = (
-            realm.run_upkeep(_UPKEEP, report),
-            measure(realm.vaults, metrics, _UPKEEP),
-            keep_keys(auth, _UPKEEP),
-        )
-        for work in (reloader.watch(), audit.upkeep(), *upkeep, *guard.work()):
+        looking = (realm.run_upkeep(_UPKEEP, report), measure(realm.vaults, metrics, _UPKEEP))
+        for work in (reloader.watch(), audit.upkeep(), *looking, keep_keys(auth, _UPKEEP), *guard.work()):
             stack.push_async_callback(_cancel, asyncio.create_task(work))
         _rarely_collect()
         yield started

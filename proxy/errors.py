@@ -68,6 +68,11 @@ class Code(enum.StrEnum):
     FUNCTION_FAILED = "function_failed"  #: a resident function raised, or answered what is not JSON
     FUNCTION_LIMIT = "function_limit"  #: a resident function took more time or memory than it may
 
+    FILTER_ENDPOINT_WRONG = (
+        "filter_endpoint_wrong"  #: the filter endpoint of a policy cannot be reached, or answers what it may not
+    )
+    FILTER_ENDPOINT_LATE = "filter_endpoint_late"  #: the filter endpoint of a policy did not answer in time
+
     # The application behind the proxy.
     UPSTREAM_UNREACHABLE = "upstream_unreachable"  #: refused, name not found, TLS failure
     UPSTREAM_TIMEOUT = "upstream_timeout"  #: no answer in time

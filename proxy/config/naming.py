@@ -4,7 +4,8 @@ import difflib
 import re
 from typing import Final
 
-from proxy.config.table import SETTINGS, Setting
+from proxy.config.setting import Setting
+from proxy.config.table import SETTINGS
 
 #: Where an application has settings of its own: ``applications.crm.tls.ca`` counts before ``upstream.tls.ca``.
 APPLICATIONS: Final = "applications"

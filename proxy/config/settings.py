@@ -118,6 +118,14 @@ class Audit:
 
 
 @dataclass(frozen=True, slots=True)
+class Acl:
+    """How filter endpoints of access policies are asked."""
+
+    timeout: int  #: milliseconds of one exchange
+    authorities: Path | None  #: who may vouch for them; ``None``: those of the machine
+
+
+@dataclass(frozen=True, slots=True)
 class Pending:
     """How long staged writes whose outcome nobody told are kept, in milliseconds."""
 
@@ -225,6 +233,7 @@ class Settings:
     files: Files
     keys: Keys
     auth: Auth
+    acl: Acl
     firewall: Firewall
     audit: Audit
     pending: Pending

@@ -1,20 +1,11 @@
 """Every setting there is, in one table: adding a line here and a member in ``settings`` is how one is added. ``naming`` finds them."""
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from proxy.config import values
+from proxy.config.access import ACCESS
+from proxy.config.setting import Setting
 from proxy.model import builtin
-
-
-class Setting(NamedTuple):
-    """One setting: its default as an operator would write it, its reader, what to write, and what it means."""
-
-    default: str
-    read: values.Reader
-    form: str  #: completes the sentence "write …"
-    meaning: str
-    many: bool = False  #: a list may be written; the reader gets its items with commas between them
-
 
 #: Dotted name → setting. ``{data}`` in a default or a given text stands for the absolute path of the data folder.
 SETTINGS: Final[dict[str, Setting]] = {
@@ -115,19 +106,7 @@ SETTINGS: Final[dict[str, Setting]] = {
         "file:///{data}/keys.json, file:/// and the whole path of a file, or env: and the name of a variable",
         "Where the keys come from. A key file is made at the first start of a new vault; back it up apart from the data.",
     ),
-    "auth.token_lifetime": Setting(
-        "300",
-        values.whole(10, 3600),
-        "a whole number of seconds, such as 300",
-        "How long an access token to the vault's own interface is valid, in seconds.",
-    ),
-    "auth.audiences": Setting(
-        "[]",
-        values.origins,
-        "a list of addresses, such as [https://se-vault.example.com]",
-        "The addresses that callers reach the vault listener by; none: those it has itself. Tokens are for these alone.",
-        many=True,
-    ),
+    **ACCESS,
     "firewall.mode": Setting(
         "off",
         values.one_of("off", "block", "mask"),

@@ -121,6 +121,12 @@ METRICS: Final[dict[str, Declared]] = {
     "domicile_firewall_database_failures_total": Declared(
         "counter", (), "New files of the database of countries that could not be used; the one before stayed in force."
     ),
+    "domicile_acl_requests_total": Declared(
+        "counter",
+        ("outcome",),
+        "Questions to the filter endpoints of access policies, by outcome: answered, wrong (not reached, or not what it has to "
+        "answer), late (not within acl.timeout). After the last two nothing is allowed.",
+    ),
     "domicile_upstream_connections": Declared(
         "gauge", ("endpoint", "state"), "Connections to the application, by state: busy, idle."
     ),

@@ -20,6 +20,7 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.model.limits import DEFAULTS, Limits
 from proxy.model.query import KEY, Aggregation, Func, Metric
 from proxy.model.record import Record
+from proxy.model.rights import denied
 from proxy.model.schema import Field, FieldType, Storage
 from proxy.storage import query as engine
 from proxy.storage.cells import PLACES, spelled
@@ -78,10 +79,12 @@ async def aggregate(
 ) -> Aggregated:
     """A page of groups: the first one of a question, or the one that a cursor leads to.
 
-    Raises ``VaultError``: ``INVALID_INPUT`` for a cursor that is not this client's or of another schema, or is older than the
+    Raises ``VaultError``: ``ACCESS_DENIED`` where a filter endpoint decides about each record; ``INVALID_INPUT`` for a cursor that is not this client's or of another schema, or is older than the
     definition of the schema; ``CANNOT_OPEN`` when no record of a group by a hashed field opens, unless such groups are to be
     left out and counted (``lenient``); else as ``asking.ask``.
     """
+    if records.gate is not None:
+        raise denied()  # its groups would tell of records that the filter endpoint does not allow
     question, after = _continued(records, asked, client) if isinstance(asked, str) else (asked, None)
     where = (await ask(records, question.tests, limits)).where
     needed = _needed(records, question.metrics)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from proxy.audit import noting
 from proxy.errors import Code, Detail, VaultError
+from proxy.model.policy import Act
 from proxy.model.record import Attachment
 from proxy.objectstore.base import NoObject
 from proxy.storage.changes import Amend, Attach, Change, Detach
@@ -61,8 +62,17 @@ class Owner(NamedTuple):
         """The record's row. ``VaultError(NOT_FOUND)`` when there is none, or when it has expired."""
         rows = await self.records.collection.by_key([self.key])
         if self.key not in rows:
-            raise VaultError(Code.NOT_FOUND, "There is no record with this key.")
+            raise _no_record()
         return rows[self.key]
+
+    async def writable(self) -> None:
+        """Raise ``VaultError(ACCESS_DENIED)`` unless the filter endpoint lets the caller change the record."""
+        await self.records.permit(Act.WRITE, (self.key,))
+
+    async def readable(self) -> None:
+        """Raise ``VaultError(NOT_FOUND)`` unless the filter endpoint lets the caller see the record."""
+        if self.records.gate is not None and not await self.records.gate.allowed(Act.READ, (self.key,)):
+            raise _no_record()
 
     async def files(self, *rows: Row) -> dict[int, tuple[File, ...]]:
         """The files of these rows."""
@@ -83,6 +93,7 @@ async def upload(contents: Contents, owner: Owner, incoming: Incoming, then: The
     Raises ``VaultError``: NOT_FOUND; FILE_EXISTS when the record has a file of that name; TOO_LARGE, FILES_UNAVAILABLE,
     OVERLOADED; CONFLICT. What the content raises comes out. Nothing of a refused file stays.
     """
+    await owner.writable()
     row, before = await _place(owner, incoming.label)
     _refuse_taken(before)
     async with contents.kept(new_id(), _scope(owner), incoming.content) as kept, _settled(contents, owner, kept):
@@ -98,6 +109,7 @@ async def replace(contents: Contents, owner: Owner, incoming: Incoming) -> Attac
     A replaced file keeps its id and the time of its creation; who reads the old content goes on with it. Raises as ``upload``,
     but for FILE_EXISTS; ``CONFLICT`` also when the file was made, deleted or renamed while the content came.
     """
+    await owner.writable()
     row, first = await _place(owner, incoming.label)
     file_id = new_id() if first is None else first.file_id
     async with contents.kept(file_id, _scope(owner), incoming.content) as kept, _settled(contents, owner, kept):
@@ -115,6 +127,7 @@ async def change(owner: Owner, file_id: str, label: tuple[str | None, str | None
     Raises ``VaultError``: NOT_FOUND, UNKNOWN_FILE, FILE_EXISTS, CANNOT_OPEN.
     """
     records = owner.records
+    await owner.writable()
     async with locked(records, [owner.digest]):
         for _ in range(TRIES):
             row = await owner.row()
@@ -138,6 +151,7 @@ async def move(owner: Owner, destination: str, file_ids: Sequence[str], then: Th
     FILE_EXISTS with one for each name that the destination has already, CANNOT_OPEN.
     """
     records, other = owner.records, Owner(owner.records, destination)
+    await records.permit(Act.WRITE, (owner.key, destination))
     async with locked(records, [owner.digest, other.digest]):
         for _ in range(TRIES):
             rows = await records.collection.by_key([owner.key, destination])
@@ -162,6 +176,7 @@ async def delete(owner: Owner, file_id: str, then: Then) -> None:
 
     Raises ``VaultError``: NOT_FOUND, UNKNOWN_FILE.
     """
+    await owner.writable()
     async with locked(owner.records, [owner.digest]):
         for _ in range(TRIES):
             row = await owner.row()
@@ -206,6 +221,7 @@ async def download(contents: Contents, owner: Owner, file_id: str) -> Download:
     Raises ``VaultError``: NOT_FOUND, UNKNOWN_FILE; CANNOT_OPEN when row or content were changed, exchanged or lost.
     """
     records = owner.records
+    await owner.readable()
     for _ in range(TRIES):
         row = await owner.row()
         file = await owner.file(row, file_id)
@@ -276,6 +292,10 @@ def _scope(owner: Owner) -> bytes:
 
 def _nothing(_result: Sequence[Attachment]) -> Sequence[Change]:
     return ()
+
+
+def _no_record() -> VaultError:
+    return VaultError(Code.NOT_FOUND, "There is no record with this key.")
 
 
 def _unknown() -> VaultError:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from proxy.audit import noting
 from proxy.errors import Code, Detail, VaultError
+from proxy.model.policy import Act
 from proxy.model.schema import Field, FieldType
 from proxy.storage.changes import Change, Inscribe, Remove
 from proxy.storage.query import Is, Select
@@ -57,12 +58,15 @@ async def _delete(delete: _Delete, closing: Closing) -> int:
     """Delete; how many records have gone."""
     records = delete.records
     names = {records.collection.key_hash(key) for key in delete.keys}
+    await records.permit(Act.DELETE, delete.keys)
     for _ in range(TRIES):
         async with locked(records, names):
             rows = await _doomed(delete)
             found = {row.key for row in rows if row.key is not None}
             if found <= names and await _end(delete, rows, closing):
                 return len(rows)
+        if records.gate is not None:
+            await records.permit(Act.DELETE, [key for row in rows if (key := _key(records, row)) is not None])
         names |= found
     raise overtaken(records)
 

@@ -30,9 +30,12 @@ async def export(records: Records, cursor: str | None, limit: int, client: str) 
     rows = (await collection.store.select(collection.table, select)).rows
     page = rows[:limit]
     found = [record async for record in opened(records, page) if record is not None]
+    unreadable = len(page) - len(found)
+    if records.gate is not None:
+        found, unreadable = await records.permitted(found), 0
     telling.shown(records, found)
     more = records.cursors.seal(str(page[-1].rid).encode(), _context(records, client)) if len(rows) > limit else None
-    return Exported(found, len(page) - len(found), more)
+    return Exported(found, unreadable, more)
 
 
 def _place(records: Records, cursor: str, client: str) -> int:

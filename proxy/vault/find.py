@@ -43,8 +43,7 @@ async def find(records: Records, query: Query, limits: Limits = DEFAULTS) -> Fou
         rows, total = await _page(records, query, asked)
         found = [record async for record in opened(records, rows) if record is not None]
         if all(map(asked.stands, found)):
-            telling.shown(records, found)
-            return Found(await with_attachments(records, found), total, len(rows) - len(found))
+            return await _shown(records, found, total, len(rows) - len(found))
     raise VaultError(Code.CONFLICT, "Records changed while they were searched; ask again.")
 
 
@@ -61,8 +60,16 @@ def _key_alone(tests: Sequence[Test]) -> str | None:
 async def _one(records: Records, key: str, query: Query) -> Found:
     rows = await records.collection.by_key((key,))
     shown = [records.open(row) for row in rows.values()] if query.offset == 0 else []
-    telling.shown(records, shown)
-    return Found(await with_attachments(records, shown), len(rows), 0)
+    return await _shown(records, shown, len(rows), 0)
+
+
+async def _shown(records: Records, found: list[Record], total: int, unreadable: int) -> Found:
+    """The page; where a filter endpoint decides, with no word about what it does not allow (specification, "Frontend calls")."""
+    if records.gate is not None:
+        found = await records.permitted(found)
+        total, unreadable = len(found), 0
+    telling.shown(records, found)
+    return Found(await with_attachments(records, found), total, unreadable)
 
 
 async def _page(records: Records, query: Query, asked: Asked) -> Page:

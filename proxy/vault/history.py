@@ -5,6 +5,7 @@ entry then is the note of its end. Records that had the same key one after the o
 """
 
 from proxy.errors import Code, VaultError
+from proxy.model.policy import Act
 from proxy.model.record import Record
 from proxy.storage.changes import Remove
 from proxy.storage.rows import Past, Row
@@ -19,13 +20,15 @@ async def history(records: Records, key: str, limit: int, offset: int) -> tuple[
 
     Raises ``VaultError``: ``NOT_FOUND`` when neither record nor past versions are there; ``CANNOT_OPEN`` for the present one.
     """
+    if records.gate is not None and not await records.gate.allowed(Act.READ, (key,)):
+        raise _unknown(records)
     collection, digest = records.collection, records.collection.key_hash(key)
     row, past, total = await _read(records, digest, limit, offset)
     if row is not None and not collection.alive(row):
         await _sweep(records, digest)
         row, past, total = await _read(records, digest, limit, offset)
     if row is None and not total:
-        raise VaultError(Code.NOT_FOUND, f"There is no such record of {records.name!r}, nor past versions of one.")
+        raise _unknown(records)
     present = [] if row is None or offset else [records.open(row)]
     found = [*present, *_opened(records, key, past, row)]
     telling.shown(records, found)
@@ -72,3 +75,7 @@ def _opened(records: Records, key: str, past: list[Past], row: Row | None) -> li
                 raise
             records.collection.observe("unopenable")
     return found
+
+
+def _unknown(records: Records) -> VaultError:
+    return VaultError(Code.NOT_FOUND, f"There is no such record of {records.name!r}, nor past versions of one.")

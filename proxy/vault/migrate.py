@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from proxy.audit import noting
 from proxy.errors import Code, Detail, VaultError
+from proxy.model.policy import Act
 from proxy.model.record import Record
 from proxy.storage.changes import Amend, Change, Inscribe, Reindex, Remove
 from proxy.storage.rows import Past, Row
@@ -35,6 +36,8 @@ async def migrate(records: Records, source: str, destination: str, by: str, clos
     refuse_of_rules(records)
     if source == destination:
         raise VaultError(Code.UNPROCESSABLE, "A record cannot be migrated to itself.")
+    for act, key in ((Act.READ, source), (Act.DELETE, source), (Act.WRITE, destination)):
+        await records.permit(act, (key,))
     async with locked(records, [records.collection.key_hash(key) for key in (source, destination)]):
         for _ in range(TRIES):
             rows = await records.collection.by_key((source, destination))

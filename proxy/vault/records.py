@@ -11,8 +11,10 @@ from typing import Any
 
 from msgspec import UNSET
 
+from proxy.auth.acl import Gate
 from proxy.errors import Code, VaultError
 from proxy.model.conversion import conformed
+from proxy.model.policy import Act
 from proxy.model.record import Action, Draft, Fields, Record, Tokens
 from proxy.model.rights import FULL, Rights
 from proxy.model.schema import Field, FieldType, Schema, Storage
@@ -40,6 +42,7 @@ class Records:
         self.of_rules = of_rules or bool(collection.shapes)
         self.schema: Schema = collection.schema
         self.rights: Rights = FULL  #: of whoever works with them; ``under`` gives others
+        self.gate: Gate | None = None  #: the filter endpoint that decides about each record, where there is one
         self.primary = self.schema.primary
         keyset = collection.around.keyset
         self._hashers = {
@@ -80,13 +83,25 @@ class Records:
         """The schema as the caller knows it, whose rights these are: what requests are read with."""
         return self.rights.view or self.schema
 
-    def under(self, rights: Rights) -> "Records":
+    def under(self, rights: Rights, gate: Gate | None = None) -> "Records":
         """The same records for a caller with these rights."""
-        if rights is self.rights:
+        if rights is self.rights and gate is self.gate:
             return self
         bound = copy.copy(self)
-        bound.rights = rights
+        bound.rights, bound.gate = rights, gate
         return bound
+
+    async def permit(self, act: Act, keys: Iterable[str]) -> None:
+        """Raise ``VaultError`` unless the filter endpoint allows that with all of these records; as ``Gate.need``."""
+        if self.gate is not None:
+            await self.gate.need(act, keys)
+
+    async def permitted(self, found: list[Record]) -> list[Record]:
+        """Those of the records that the filter endpoint lets the caller read; a record without a key is none of them."""
+        if self.gate is None:
+            return found
+        allowed = await self.gate.allowed(Act.READ, [record.key for record in found if record.key is not None])
+        return [record for record in found if record.key in allowed]
 
     @property
     def keeps_history(self) -> bool:

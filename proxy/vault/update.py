@@ -13,6 +13,7 @@ from msgspec import UNSET
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.faults import step
+from proxy.model.policy import Act
 from proxy.model.query import KEY
 from proxy.model.record import Draft, Record
 from proxy.model.schema import Field, FieldType
@@ -50,6 +51,7 @@ async def update(
     _refuse_unfindable(update)
     for _ in range(TRIES):
         wanted = await _matching(update, update.field) if update.field is not None else []
+        await _permitted(update, wanted)
         async with locked(records, _keys(update, wanted)):
             found = await _again(update, update.field, wanted) if update.field is not None else await _named(update)
             made, changes = await _changed(update, found)
@@ -111,6 +113,18 @@ def _keys(update: _Update, wanted: Sequence[Sequence[Row]]) -> list[bytes]:
     if update.field is not None:
         return [row.key for rows in wanted for row in rows if row.key is not None]
     return [update.records.collection.key_hash(draft.key) for draft in update.drafts if draft.key is not None]
+
+
+async def _permitted(update: _Update, wanted: Sequence[Sequence[Row]]) -> None:
+    """Raise unless the filter endpoint allows to change these records, and to see them: the answer shows them whole."""
+    records = update.records
+    if records.gate is None:
+        return
+    keys = [draft.key for draft in update.drafts if draft.key is not None]
+    if update.field is not None:
+        keys = [key for rows in wanted for record in records.open_all(rows) if (key := record.key) is not None]
+    for act in (Act.WRITE, Act.READ):
+        await records.permit(act, keys)
 
 
 async def _named(update: _Update) -> list[list[Row]]:

@@ -15,6 +15,7 @@ from msgspec import UNSET
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.faults import step
+from proxy.model.policy import Act
 from proxy.model.query import KEY
 from proxy.model.record import Action, Draft, Fields, Record
 from proxy.storage.changes import Change, Inscribe, Insert, Reindex, Remove, Replace
@@ -42,6 +43,7 @@ async def create(
     each key that is used; ``CONFLICT`` when the records kept changing.
     """
     refuse_of_rules(records)
+    await records.permit(Act.WRITE, [draft.key for draft in drafts if draft.key is not None])
     keys = _keys(records, drafts)
     made, changes = _inserts(records, drafts, keys, by)
     if await attempt(records, [*changes, *closing(made)]):

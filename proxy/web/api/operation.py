@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from aiohttp import web
 
+from proxy.auth.acl import FIELD, Asker, Gate, client_auth
 from proxy.auth.policies import Policies, Standing
 from proxy.auth.service import TokenService
 from proxy.errors import Code, VaultError
@@ -109,6 +110,7 @@ class Services:
     functions: Runner  #: resident functions, and what runs them
     operations: "tuple[Operation, ...]" = ()  #: the table that is served, for the document
     on_existing: Literal["refuse", "update"] = "refuse"  #: what a create does with a key that is used
+    acl: Asker | None = None  #: who asks the filter endpoints of policies
     firewall: Firewall | None = None  #: where callers may be; none: anywhere
     screened: Callable[[str], None] = _unscreened  #: told of each request from outside: blocked, masked
 
@@ -177,7 +179,15 @@ class Call:
             raise
         rights = self.rights(found)
         rights.need(*acts)
-        return found.under(rights)
+        return found.under(rights, None if rights.acl is None else self._gate(found, rights.acl))
+
+    def _gate(self, records: Records, url: str) -> Gate:
+        """What asks the filter endpoint. Raises ``VaultError(UNAUTHORIZED)`` without a token to ask it with."""
+        asker = self.services.acl
+        if asker is None:
+            raise VaultError(Code.INTERNAL, "Nobody is there to ask the filter endpoint of a policy.")
+        primary = records.primary.name if records.primary is not None else None
+        return Gate(asker, url, client_auth(self.request.headers.getall(FIELD, ())), records.name, primary)
 
     @property
     def schema(self) -> str | None:

@@ -46,7 +46,7 @@ def test_scalars_stay_texts():
     ("text", "fault"),
     [
         ("contry: se", "domicile.yaml:1:1  contry is not a setting: did you mean country?"),
-        ("weather: {mode: block}", "domicile.yaml:1:1  weather is not a setting: there are applications"),
+        ("weather: {mode: block}", "domicile.yaml:1:1  weather is not a setting: there are acl"),
         ("listen:\n  console: 127.0.0.1:1", "domicile.yaml:2:3  listen.console is not a setting: listen has proxy"),
         ("country: se\ncountry: de", "domicile.yaml:2:1  country stands twice: remove one"),
         ("country:", "domicile.yaml:1:1  country has no value: write a country code"),
