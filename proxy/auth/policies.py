@@ -130,7 +130,8 @@ class Policies:
         place = (names, schema.name)
         kept = self._rights.get(place)
         if kept is None or kept[0] is not schema:
-            kept = (schema, granted(self._of(names), schema, self._keyed))
+            rights = granted(self._of(names), schema, self._keyed)
+            kept = (schema, _marked(rights, self.standing(names).mark))
             _keep(self._rights, place, kept)
         return kept[1]
 
@@ -138,7 +139,7 @@ class Policies:
         """What a client without policies may do, as rights that know what is left of them outside of the country."""
         kept = self._whole.get(schema.name)
         if kept is None or kept[0] is not schema:
-            kept = self._whole[schema.name] = (schema, whole(schema))
+            kept = self._whole[schema.name] = (schema, _marked(whole(schema), ""))
         return kept[1]
 
     # ------------------------------------------------------------------ parts
@@ -177,6 +178,11 @@ class Policies:
         self._rights.clear()
         self.masks = any(kept.policy.firewall == "mask" for kept in known.values())
         self.origins = frozenset(origin for kept in known.values() for origin in kept.policy.origins)
+
+
+def _marked(rights: Rights, mark: str) -> Rights:
+    abroad = None if rights.abroad is None else msgspec.structs.replace(rights.abroad, mark=f"{mark}/outside")
+    return msgspec.structs.replace(rights, mark=mark, abroad=abroad)
 
 
 def _keep(kept: dict[_Place, _Value], place: _Place, value: _Value) -> None:

@@ -16,13 +16,16 @@ json                   ``dict`` as decoded from JSON, numbers with a point as ``
 """
 
 import enum
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 #: The values of a record by field name.
 Fields = dict[str, Any]
+
+#: By field: a number that is another one whenever the text of the field has changed, and never comes back (several where the
+#: field has several texts). Absent: unchanged since the record was made. Redacted values are made with it.
+Eras = dict[str, int | list[int]]
 
 
 class Action(enum.StrEnum):
@@ -73,9 +76,7 @@ class Record(msgspec.Struct, frozen=True):
     action: Action = Action.CREATE
     by: str = ""  #: the client that wrote this version
     attachments: tuple[Attachment, ...] = ()
-    #: By field: a number that is another one whenever the text of the field has changed, and never comes back (a list where the
-    #: field has several). Absent: unchanged since the record was made. Redacted values are made with it.
-    eras: Mapping[str, int | Sequence[int]] | None = None
+    eras: Eras | None = None
     tokens: Tokens | None = None  #: those that a rehash has made of it
 
 
@@ -89,3 +90,4 @@ class Draft(msgspec.Struct, frozen=True):
     fields: Fields
     expires_at: int | msgspec.UnsetType | None = msgspec.UNSET  #: ``None``: never; unset: nothing was said
     at: str = ""  #: JSON Pointer to where it stands in the request (in a batch ``/3``), for the details of errors
+    fresh: frozenset[str] = frozenset()  #: fields whose values count as new even if they equal what is stored

@@ -44,6 +44,7 @@ class Rights(msgspec.Struct, frozen=True, eq=False):
     acl: str | None = None  #: the filter endpoint that decides about each record
     firewall: Firewall | None = None
     files: bool = True  #: whether attachments are shown
+    mark: str = ""  #: another one as soon as a policy changes; what a caller keeps for us is bound to it
     abroad: "Rights | None" = None  #: what is left of these rights outside of the country
 
     def allows(self, act: Act) -> bool:
@@ -81,6 +82,17 @@ class Rights(msgspec.Struct, frozen=True, eq=False):
     def tells(self, name: str) -> bool:
         """Whether the caller sees the value of the field as it is."""
         return self.view is None or (name in self.names and name not in self.veils)
+
+    def unseen(self, fields: Iterable[str]) -> frozenset[str]:
+        """Those of the fields whose values the caller does not see as they are."""
+        return frozenset() if self.view is None else frozenset(name for name in fields if not self.tells(name))
+
+    def beyond(self, fields: Fields) -> Fields:
+        """The fields that the caller does not even know, and so cannot have meant to change."""
+        if self.view is None:
+            return {}
+        known = {field.name for field in self.view.fields}
+        return {name: value for name, value in fields.items() if name not in known}
 
     def outside(self) -> "Rights":
         """The same for a caller outside of the country: every field redacted or masked, or else not shown at all."""

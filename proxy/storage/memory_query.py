@@ -1,36 +1,14 @@
 """Questions to a table of the reference engine: every row is looked at, in plain Python."""
 
-import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any as Anything
 
 from proxy.storage.asked import Asked
+from proxy.storage.holding import holds
 from proxy.storage.memory_table import Table
-from proxy.storage.query import (
-    All,
-    Any,
-    Compare,
-    Compared,
-    Func,
-    Group,
-    Grouping,
-    Holds,
-    Indexed,
-    Is,
-    Metric,
-    Page,
-    Select,
-    Where,
-)
+from proxy.storage.query import Func, Group, Grouping, Metric, Page, Select, Where
 from proxy.storage.rows import Cell, State
-
-_COMPARE: dict[Compare, Callable[[Anything, Anything], bool]] = {
-    Compare.GT: operator.gt,
-    Compare.GTE: operator.ge,
-    Compare.LT: operator.lt,
-    Compare.LTE: operator.le,
-}
 
 
 def select(table: Table, query: Select) -> Page:
@@ -72,21 +50,7 @@ def _found(table: Table, where: Where, now: int) -> list[int]:
 
 
 def _holds(table: Table, rid: int, where: Where) -> bool:
-    match where:
-        case Is(column, values, negated):
-            return (_cell(table, rid, column) in values) is not negated
-        case Compared(column, how, value):
-            cell = _cell(table, rid, column)
-            return cell is not None and _COMPARE[how](cell, value)
-        case Holds(column, text, negated):
-            held = _cell(table, rid, column)
-            return (held is not None and text in str(held).casefold()) is not negated
-        case Indexed(hashes, negated):
-            return all(rid in table.tokens.get(token, ()) for token in hashes) is not negated
-        case All(parts):
-            return all(_holds(table, rid, part) for part in parts)
-        case Any(parts):
-            return any(_holds(table, rid, part) for part in parts)
+    return holds(where, lambda column: _cell(table, rid, column), lambda token: rid in table.tokens.get(token, ()))
 
 
 def _cell(table: Table, rid: int, column: str) -> Cell:

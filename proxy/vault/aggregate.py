@@ -2,8 +2,8 @@
 
 Groups by a hashed field are told apart by its hash, which says nothing to anybody: such a group is shown with the value that
 its oldest record has. Groups by what stands in the clear are shown with that, in its normal form. A page ends with a cursor
-that has the whole question in it: sealed, so that it tells nothing and cannot be made or changed, and bound to who asked, to
-the schema and to its definition.
+that has the whole question in it: sealed, so that it tells nothing and cannot be made or changed, and bound to who asked and
+its rights, to the schema and to its definition.
 
 Sums are exact whatever their size. An average has at most 10 digits after the point, rounded half to even, without zeros at
 its end; without a value there is none (``None``), nor a smallest or largest one, while the sum of nothing is 0.
@@ -86,7 +86,7 @@ async def aggregate(
     if records.gate is not None:
         raise denied()  # its groups would tell of records that the filter endpoint does not allow
     question, after = _continued(records, asked, client) if isinstance(asked, str) else (asked, None)
-    where = (await ask(records, question.tests, limits)).where
+    where = (await ask(records, (*question.tests, *records.rights.rows), limits)).where
     needed = _needed(records, question.metrics)
     collection = records.collection
     columns = tuple(_column(records, name) for name in question.keys)
@@ -245,7 +245,7 @@ def _asked(records: Records, name: str, cell: Cell) -> Cell:
 
 def _context(records: Records, client: str) -> bytes:
     """What a cursor is bound to."""
-    return b"%b\x00%b" % (client.encode(), msgspec.json.encode(records.schema))
+    return b"%b\x00%b%b" % (client.encode(), msgspec.json.encode(records.schema), records.rights.mark.encode())
 
 
 def _cursor(records: Records, question: Aggregation, after: tuple[Cell, ...], client: str) -> str:

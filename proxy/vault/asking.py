@@ -110,6 +110,11 @@ def _likes(tests: Sequence[Test]) -> list[Like]:
     return found
 
 
+def where_of(records: Records, test: Test) -> Where:
+    """The condition of a test for which no rows have to be opened."""
+    return _where(records, test, {})
+
+
 def _where(records: Records, test: Test, found: dict[Like, Look]) -> Where:
     if isinstance(test, Equals):
         return _equals(records, test)

@@ -33,6 +33,7 @@ from proxy.vault.attached import (
 from proxy.vault.closing import TRIES, attempt, locked, overtaken
 from proxy.vault.contents import Content, Contents, Kept
 from proxy.vault.records import Records
+from proxy.vault.within import Within
 
 __all__ = ["Label", "attachments_of", "change", "delete", "download", "move", "replace", "upload"]
 
@@ -61,7 +62,7 @@ class Owner(NamedTuple):
     async def row(self) -> Row:
         """The record's row. ``VaultError(NOT_FOUND)`` when there is none, or when it has expired."""
         rows = await self.records.collection.by_key([self.key])
-        if self.key not in rows:
+        if self.key not in rows or not Within(self.records).holds(rows[self.key]):
             raise _no_record()
         return rows[self.key]
 
@@ -150,11 +151,12 @@ async def move(owner: Owner, destination: str, file_ids: Sequence[str], then: Th
     Raises ``VaultError``: NOT_FOUND with a detail for each record that is missing, UNKNOWN_FILE with one for each id,
     FILE_EXISTS with one for each name that the destination has already, CANNOT_OPEN.
     """
-    records, other = owner.records, Owner(owner.records, destination)
+    records, other, within = owner.records, Owner(owner.records, destination), Within(owner.records)
     await records.permit(Act.WRITE, (owner.key, destination))
     async with locked(records, [owner.digest, other.digest]):
         for _ in range(TRIES):
             rows = await records.collection.by_key([owner.key, destination])
+            rows = {key: row for key, row in rows.items() if within.holds(row)}
             missing = [name for name, key in (("source", owner.key), ("destination", destination)) if key not in rows]
             if missing:
                 told = tuple(Detail(name, "There is no record with this key.") for name in missing)

@@ -99,6 +99,7 @@ class Collection:
     def __init__(self, recipe: Recipe, placed: Placed, around: Surroundings, state: TableState) -> None:
         self.schema = recipe.schema
         self.name = recipe.schema.name
+        self.layout = placed.layout
         self.table = placed.layout.table
         self.columns = placed.columns  #: of the fields kept outside the body, in their order
         #: Which of these fields each cell of a row is of; ``None`` for what another version of the schema kept there.

@@ -15,12 +15,14 @@ from typing import NamedTuple
 from proxy.audit import noting
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.policy import Act
+from proxy.model.rights import denied
 from proxy.model.schema import Field, FieldType
 from proxy.storage.changes import Change, Inscribe, Remove
 from proxy.storage.query import Is, Select
 from proxy.storage.rows import Row
 from proxy.vault.closing import TRIES, Closing, attempt, locked, overtaken
 from proxy.vault.records import Records
+from proxy.vault.within import Within
 
 #: Records that one delete may take with it.
 MOST = 10_000
@@ -32,7 +34,8 @@ _TEXTS = (FieldType.STRING,)
 async def delete_one(records: Records, key: str, by: str, closing: Closing, *, cascade_by: str | None = None) -> None:
     """Delete a record, and what hangs on it. ``closing`` is given nothing: nothing is left to tell.
 
-    Raises ``VaultError``: ``NOT_FOUND``; ``INVALID_INPUT`` when ``cascade_by`` cannot be asked for equality;
+    Raises ``VaultError``: ``NOT_FOUND``; ``ACCESS_DENIED`` where something hangs on it that is not there for the caller;
+    ``INVALID_INPUT`` when ``cascade_by`` cannot be asked for equality;
     ``UNPROCESSABLE`` when more than ``MOST`` records would go; ``CANNOT_OPEN`` for a key that has to be followed; ``CONFLICT``.
     """
     if not await _delete(_Delete(records, (key,), by, _followed(records, cascade_by)), closing):
@@ -88,7 +91,7 @@ async def _end(delete: _Delete, rows: Sequence[Row], closing: Closing) -> bool:
 def _followed(records: Records, cascade_by: str | None) -> Field | None:
     if cascade_by is None:
         return None
-    field = next((field for field in records.schema.fields if field.name == cascade_by), None)
+    field = next((field for field in records.known.fields if field.name == cascade_by), None)
     if field is None or not field.has_column or field.type not in _TEXTS:
         why = (
             "There is no such field."
@@ -102,9 +105,10 @@ def _followed(records: Records, cascade_by: str | None) -> Field | None:
 
 
 async def _doomed(delete: _Delete) -> list[Row]:
-    """The rows of these keys, and all that hang on them."""
+    """The rows of these keys that are there for the caller, and all that hang on them."""
     records, field = delete.records, delete.field
-    rows = {row.rid: row for row in (await records.collection.by_key(delete.keys)).values()}
+    within = Within(records)
+    rows = {row.rid: row for row in (await records.collection.by_key(delete.keys)).values() if within.holds(row)}
     if field is None or not rows:
         return list(rows.values())
     column = records.column(field.name)
@@ -115,6 +119,8 @@ async def _doomed(delete: _Delete) -> list[Row]:
         query = Select(Is(column, cells), records.collection.clock(), limit=MOST + 1, counted=False)
         page = await records.collection.store.select(records.collection.table, query)
         fresh = [row for row in page.rows if row.rid not in rows]
+        if not all(map(within.holds, fresh)):
+            raise denied((Detail("cascadeBy", "What hangs on these records goes beyond what this client may delete."),))
         rows.update((row.rid, row) for row in fresh)
         if len(rows) > MOST or len(page.rows) > MOST:
             raise VaultError(

@@ -4,13 +4,16 @@ The bodies of records that the proxy collects are packed otherwise (``content``)
 """
 
 from decimal import Decimal
+from typing import Final, NamedTuple
 
 import msgspec
 
-from proxy.model.record import Action, Fields, Tokens
+from proxy.model.record import Action, Eras, Fields, Tokens
+
+_NAMES = {"fields": "f", "action": "a", "by": "b", "at": "t", "tokens": "k", "eras": "e"}
 
 
-class Document(msgspec.Struct, frozen=True, rename={"fields": "f", "action": "a", "by": "b", "at": "t", "tokens": "k"}):
+class Document(msgspec.Struct, frozen=True, rename=_NAMES):
     """One version of a record: its fields, what made it, the client that did, and when (milliseconds since the epoch)."""
 
     fields: Fields
@@ -18,6 +21,18 @@ class Document(msgspec.Struct, frozen=True, rename={"fields": "f", "action": "a"
     by: str = ""
     at: int = 0
     tokens: Tokens | msgspec.UnsetType = msgspec.UNSET  #: where a rehash made any
+    eras: Eras | msgspec.UnsetType = msgspec.UNSET  #: where a text has changed
+
+
+class Beside(NamedTuple):
+    """What a document holds beside the fields."""
+
+    tokens: Tokens | None = None
+    eras: Eras | None = None
+
+
+#: Nothing beside the fields.
+NOTHING: Final = Beside()
 
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode

@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.record import Record
-from proxy.storage.query import ALWAYS, Compare, Compared, Order, Select
+from proxy.storage.query import ALWAYS, All, Compare, Compared, Order, Select
 from proxy.vault import telling
 from proxy.vault.asking import opened
 from proxy.vault.records import Records
+from proxy.vault.within import inside
 
 
 class Exported(NamedTuple):
@@ -23,10 +24,10 @@ class Exported(NamedTuple):
 
 
 async def export(records: Records, cursor: str | None, limit: int, client: str) -> Exported:
-    """The page after that cursor, or the first one. Raises ``VaultError(INVALID_INPUT)`` for a cursor that is not this client's."""
+    """The page after that cursor, of what is there for the caller, or the first one. Raises ``VaultError(INVALID_INPUT)`` for a cursor that is not this client's."""
     collection = records.collection
     where = ALWAYS if cursor is None else Compared("@rid", Compare.GT, _place(records, cursor, client))
-    select = Select(where, collection.clock(), (Order("@rid"),), limit + 1, counted=False)
+    select = Select(All((where, inside(records))), collection.clock(), (Order("@rid"),), limit + 1, counted=False)
     rows = (await collection.store.select(collection.table, select)).rows
     page = rows[:limit]
     found = [record async for record in opened(records, page) if record is not None]

@@ -7,6 +7,8 @@ is an error. A question for one key takes the way of the proxy's own look-ups an
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from proxy.errors import Code, VaultError
 from proxy.model.limits import DEFAULTS, Limits
 from proxy.model.query import KEY, Equals, Query, Test
@@ -30,11 +32,12 @@ class Found(NamedTuple):
 
 
 async def find(records: Records, query: Query, limits: Limits = DEFAULTS) -> Found:
-    """The records for which all tests hold.
+    """The records for which all tests hold, and which are there for the caller.
 
     Raises ``VaultError``: ``CANNOT_OPEN`` for a record that was asked for by its key alone; ``CONFLICT`` when records kept
     losing or gaining a text that was searched for; else as ``asking.ask``.
     """
+    query = msgspec.structs.replace(query, tests=(*query.tests, *records.rights.rows))
     key = _key_alone(query.tests)
     if key is not None:
         return await _one(records, key, query)

@@ -13,6 +13,10 @@ from proxy.vault import telling
 from proxy.vault.closing import TRIES, locked
 from proxy.vault.collection import Sequencer
 from proxy.vault.records import Records
+from proxy.vault.within import Within
+
+#: Past versions that are read at once where all of them have to be looked at.
+_PAGE = 1_000
 
 
 async def history(records: Records, key: str, limit: int, offset: int) -> tuple[list[Record], int]:
@@ -22,6 +26,8 @@ async def history(records: Records, key: str, limit: int, offset: int) -> tuple[
     """
     if records.gate is not None and not await records.gate.allowed(Act.READ, (key,)):
         raise _unknown(records)
+    if records.rights.rows:
+        return await _narrowed(records, key, limit, offset)
     collection, digest = records.collection, records.collection.key_hash(key)
     row, past, total = await _read(records, digest, limit, offset)
     if row is not None and not collection.alive(row):
@@ -33,6 +39,31 @@ async def history(records: Records, key: str, limit: int, offset: int) -> tuple[
     found = [*present, *_opened(records, key, past, row)]
     telling.shown(records, found)
     return found, total + (row is not None)
+
+
+async def _narrowed(records: Records, key: str, limit: int, offset: int) -> tuple[list[Record], int]:
+    """The same for a caller for whom not every record is there: the newest version decides whether this one is.
+
+    Of the others it sees those that would be there if they were the newest. All are looked at: what counts is known only then.
+    """
+    collection, digest, within = records.collection, records.collection.key_hash(key), Within(records)
+    row, past, total = await _read(records, digest, _PAGE, 0)
+    if row is not None and not collection.alive(row):
+        await _sweep(records, digest)
+        row, past, total = await _read(records, digest, _PAGE, 0)
+    while len(past) < total and (more := await _further(records, digest, len(past))):
+        past += more
+    if row is not None and not within.holds(row):
+        raise _unknown(records)
+    versions = [*([records.open(row)] if row is not None else []), *_opened(records, key, past, row)]
+    if not versions or not within.was(versions[0], digest):
+        raise _unknown(records)
+    seen = [version for version in versions if within.was(version, digest)]
+    return seen[offset : offset + limit], len(seen)
+
+
+async def _further(records: Records, digest: bytes, offset: int) -> list[Past]:
+    return (await records.collection.store.past(records.collection.table, digest, _PAGE, offset))[0]
 
 
 async def _read(records: Records, digest: bytes, limit: int, offset: int) -> tuple[Row | None, list[Past], int]:

@@ -18,7 +18,11 @@ from proxy.storage.changes import Amend, Change, Inscribe, Reindex, Remove
 from proxy.storage.rows import Past, Row
 from proxy.vault.attached import handed_over
 from proxy.vault.closing import TRIES, Closing, attempt, locked, overtaken, refuse_of_rules
+from proxy.vault.document import Beside, pack, unpack
+from proxy.vault.eras import following as eras_after
+from proxy.vault.eras import moved
 from proxy.vault.records import Records
+from proxy.vault.within import Within
 from proxy.vault.write import record_of, replacing
 
 #: Past versions that may go over.
@@ -36,11 +40,13 @@ async def migrate(records: Records, source: str, destination: str, by: str, clos
     refuse_of_rules(records)
     if source == destination:
         raise VaultError(Code.UNPROCESSABLE, "A record cannot be migrated to itself.")
+    within = Within(records)
     for act, key in ((Act.READ, source), (Act.DELETE, source), (Act.WRITE, destination)):
         await records.permit(act, (key,))
     async with locked(records, [records.collection.key_hash(key) for key in (source, destination)]):
         for _ in range(TRIES):
             rows = await records.collection.by_key((source, destination))
+            rows = {key: row for key, row in rows.items() if within.holds(row)}
             _refuse_missing(records, {"source": source in rows, "destination": destination in rows})
             pair = _Pair(rows[source], rows[destination])
             merged, changes = _merged(records, pair, await _past(records, pair.source), by)
@@ -96,11 +102,17 @@ def _merged(records: Records, pair: _Pair, past: Sequence[Past], by: str) -> tup
     ends = min([at for at in (before.expires_at, other.expires_at) if at is not None], default=None)
     taken = _taken(records, pair, past) if records.keeps_history else []
     row = pair.destination._replace(version=pair.destination.version + len(taken))
-    following = records.next_row(row, fields, by, ends, {**(before.tokens or {}), **(other.tokens or {})})
+    # Values that come over are new ones, also where they equal those that were there: nobody has to learn that.
+    eras = eras_after(
+        before, fields, [name for name in other.fields if other.fields[name] is not None], row.version + 1
+    )
+    beside = Beside({**(before.tokens or {}), **(other.tokens or {})}, eras)
+    following = records.next_row(row, fields, by, ends, beside)
+    Within(records).refuse(following, fields, "")
     changes = replacing(records, pair.destination, following, (before.fields, fields))
     if found := records.token_hashes(other.tokens or {}):
         changes.append(Reindex(row.rid, add=tuple(found)))
-    return record_of(following, before.key, fields, by), [*taken, *changes]
+    return record_of(following, before.key, fields, by, eras), [*taken, *changes]
 
 
 def _taken(records: Records, pair: _Pair, past: Sequence[Past]) -> list[Change]:
@@ -109,8 +121,10 @@ def _taken(records: Records, pair: _Pair, past: Sequence[Past]) -> list[Change]:
     sealer = records.collection.sealer
     own = sealer.record(destination.rid, destination.salt)
     changes: list[Change] = []
-    for version, one in enumerate((*past, records.outlived(source)), destination.version + 1):
-        body = own.plain_body(sealer.open_plain(one), version)
-        moved = Past(destination.rid, version, destination.key or b"", one.at, destination.salt, body)
-        changes.append(Inscribe(moved))
+    first, versions = destination.version + 1, [*past, records.outlived(source)]
+    documents = moved([unpack(sealer.open_plain(one)) for one in versions], first)
+    for version, (one, document) in enumerate(zip(versions, documents, strict=True), first):
+        body = own.plain_body(pack(document), version)
+        taken = Past(destination.rid, version, destination.key or b"", one.at, destination.salt, body)
+        changes.append(Inscribe(taken))
     return changes

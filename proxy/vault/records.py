@@ -10,12 +10,13 @@ from decimal import Decimal
 from typing import Any
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from proxy.auth.acl import Gate
 from proxy.errors import Code, VaultError
 from proxy.model.conversion import conformed
 from proxy.model.policy import Act
-from proxy.model.record import Action, Draft, Fields, Record, Tokens
+from proxy.model.record import Action, Draft, Eras, Fields, Record, Tokens
 from proxy.model.rights import FULL, Rights
 from proxy.model.schema import Field, FieldType, Schema, Storage
 from proxy.storage.cells import spelled_exactly
@@ -23,7 +24,7 @@ from proxy.storage.rows import Cell, Past, Row, State
 from proxy.tokenization.normal import normalize, plain_text
 from proxy.vault.collection import Collection
 from proxy.vault.content import unpack as unpack_content
-from proxy.vault.document import Document, is_document, pack, unpack
+from proxy.vault.document import NOTHING, Beside, Document, is_document, pack, unpack
 from proxy.vault.grams import Steps, folded, grams, leaf, leaves
 
 #: Members of enumerations, which are looked up five times slower there.
@@ -131,11 +132,11 @@ class Records:
         # Thousands of these a second: the constructor of a named tuple costs twice as much.
         return tuple.__new__(Row, (rid, key, None, _LIVE, 1, now, now, expires_at, salt, body, cells, 0))
 
-    def next_row(self, row: Row, fields: Fields, by: str, expires_at: int | None, tokens: Tokens | None = None) -> Row:
-        """The row with its next version; the key stays. ``tokens``: those of a rehash that go on."""
+    def next_row(self, row: Row, fields: Fields, by: str, expires_at: int | None, beside: Beside = NOTHING) -> Row:
+        """The row with its next version; the key stays."""
         collection, version = self.collection, row.version + 1
         now = max(collection.clock(), row.updated_at)  # a clock that was set back must not disorder the history
-        plain = pack(Document(fields, Action.UPDATE, by, now, tokens or UNSET))
+        plain = pack(Document(fields, Action.UPDATE, by, now, beside.tokens or UNSET, beside.eras or UNSET))
         body = collection.sealer.plain_body((row.rid, row.salt), plain, version)
         return row._replace(version=version, updated_at=now, expires_at=expires_at, body=body, cells=self.cells(fields))
 
@@ -148,7 +149,7 @@ class Records:
         """The note that a record was deleted: its last values once more, as a version of their own."""
         record, version = self.open(row), row.version + 1
         at = max(self.collection.clock(), row.updated_at)
-        plain = pack(Document(record.fields, Action.DELETE, by, at))
+        plain = pack(Document(record.fields, Action.DELETE, by, at, eras=record.eras or UNSET))
         body = self.collection.sealer.plain_body((row.rid, row.salt), plain, version)
         return Past(row.rid, version, row.key or b"", at, row.salt, body)
 
@@ -219,6 +220,7 @@ class Records:
             row.expires_at,
             document.action,
             document.by,
+            eras=document.eras or None,
             tokens=document.tokens or None,
         )
 
@@ -226,12 +228,16 @@ class Records:
         """The record that a past version was; raises as ``open``. ``key``: that of a record that the proxy has collected."""
         plain = self.collection.sealer.open_plain(past)
         if not is_document(plain):
-            return Record(past.rid, key, _texts(plain), past.version, created_at, past.at)
+            fields, eras = _texts(plain)
+            return Record(past.rid, key, fields, past.version, created_at, past.at, eras=eras)
         document = unpack(plain)
         fields = document.fields if self.of_rules else conformed(self.schema, document.fields)
         if self.primary is not None:
             key = self._key_of(fields)
-        return Record(past.rid, key, fields, past.version, created_at, document.at, None, document.action, document.by)
+        record = Record(
+            past.rid, key, fields, past.version, created_at, document.at, None, document.action, document.by
+        )
+        return replace(record, eras=document.eras) if document.eras else record
 
     def open_all(self, rows: Iterable[Row]) -> Iterator[Record]:
         """The records of rows in order; one that does not open is counted, logged by its event, and left out."""
@@ -257,7 +263,8 @@ class Records:
     def _collected(self, row: Row, plain: bytes) -> Record:
         """A record that the proxy has collected."""
         key = self.collection.sealer.open_key(row)
-        return Record(row.rid, key, _texts(plain), row.version, row.created_at, row.updated_at, row.expires_at)
+        fields, eras = _texts(plain)
+        return Record(row.rid, key, fields, row.version, row.created_at, row.updated_at, row.expires_at, eras=eras)
 
     def _column(self, field: Field) -> ToCell:
         if field.type is FieldType.PRIMARY_KEY:
@@ -284,13 +291,19 @@ class Records:
         return str
 
 
-def _texts(plain: bytes) -> Fields:
-    """The fields of what the proxy has collected: a text, or a list of texts where a field has several."""
-    return {
-        name: values[0].text if len(values) == 1 else [kept.text for kept in values]
-        for name, values in unpack_content(plain).fields.items()
-        if values
-    }
+def _texts(plain: bytes) -> tuple[Fields, Eras]:
+    """The fields of what the proxy has collected, a text, or a list of texts where a field has several; and their eras.
+
+    The number of a value is its era: it is unique within the record, and another value has another one.
+    """
+    fields: Fields = {}
+    eras: Eras = {}
+    for name, values in unpack_content(plain).fields.items():
+        if values:
+            alone = len(values) == 1
+            fields[name] = values[0].text if alone else [kept.text for kept in values]
+            eras[name] = values[0].number if alone else [kept.number for kept in values]
+    return fields, eras
 
 
 def _lives(field: Field) -> tuple[str, ...]:

@@ -18,12 +18,13 @@ from proxy.model.query import KEY
 from proxy.model.record import Draft, Record
 from proxy.model.schema import Field, FieldType
 from proxy.storage.changes import Change
-from proxy.storage.query import Is, Select
+from proxy.storage.query import All, Is, Select
 from proxy.storage.rows import Row
 from proxy.vault import telling
 from proxy.vault.attached import with_attachments
 from proxy.vault.closing import TRIES, Closing, attempt, locked, overtaken, refuse_of_rules
 from proxy.vault.records import Records
+from proxy.vault.within import Within, inside
 from proxy.vault.write import place_of_key, successor
 
 #: Records that one update may change.
@@ -42,7 +43,7 @@ async def update(
 ) -> list[Record]:
     """Change records, all or none; what they are now, with their files, by draft, and among those of one draft the older first.
 
-    Raises ``VaultError``: ``SCHEMA_OF_RULES``; ``INVALID_INPUT`` when records cannot be found by
+    Raises ``VaultError``: ``SCHEMA_OF_RULES``; ``ACCESS_DENIED``; ``INVALID_INPUT`` when records cannot be found by
     ``search_key``; ``INVALID_RECORD`` when a draft lacks the value to find its record by, repeats that of an earlier one, or
     gives another primary key to what it finds; ``UNPROCESSABLE`` over ``MOST`` records; ``CANNOT_OPEN``; ``CONFLICT``.
     """
@@ -74,9 +75,10 @@ class _Update(NamedTuple):
 def _searched(records: Records, search_key: str | None) -> Field | None:
     if search_key is None or search_key == KEY:
         return None
-    field = next((field for field in records.schema.fields if field.name == search_key), None)
+    field = next((field for field in records.known.fields if field.name == search_key), None)
     if field is not None and field.type is FieldType.PRIMARY_KEY:
         return None
+    records.rights.need(Act.READ)  # who searches learns what it finds
     if field is None or not field.has_column:
         why = "There is no such field." if field is None else "This field cannot be asked for equality."
         raise VaultError(
@@ -140,7 +142,8 @@ async def _matching(update: _Update, field: Field) -> list[list[Row]]:
     found: list[list[Row]] = []
     for draft in update.drafts:
         cell = records.cell(field.name, draft.fields[field.name])
-        query = Select(Is(column, (cell,)), collection.clock(), limit=left + 1, counted=False)
+        where = All((Is(column, (cell,)), inside(records)))
+        query = Select(where, collection.clock(), limit=left + 1, counted=False)
         found.append((await collection.store.select(collection.table, query)).rows)
         left -= len(found[-1])
         if left < 0:
@@ -166,12 +169,17 @@ async def _again(update: _Update, field: Field, wanted: Sequence[Sequence[Row]])
 async def _changed(update: _Update, found: Sequence[Sequence[Row]]) -> tuple[list[Record], list[Change]]:
     made: list[Record] = []
     changes: list[Change] = []
+    within = Within(update.records)
     for draft, rows in zip(update.drafts, found, strict=True):
         for row in rows:
+            if not within.holds(row):
+                continue
             before = update.records.open(row)
             if draft.key is not None and draft.key != before.key:
                 raise _other_key(update, draft)
-            record, more = successor(update.records, row, before, merged(before, draft), update.by)
+            fresh = update.records.rights.unseen(draft.fields)
+            whole = msgspec.structs.replace(merged(before, draft), fresh=fresh)
+            record, more = successor(update.records, row, before, whole, update.by)
             made.append(record)
             changes.extend(more)
             if len(made) % _AT_ONCE == 0:

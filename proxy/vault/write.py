@@ -11,19 +11,24 @@ was not sent. It keeps the time of its creation, its history and its attachments
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
+import msgspec
 from msgspec import UNSET
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.faults import step
 from proxy.model.policy import Act
 from proxy.model.query import KEY
-from proxy.model.record import Action, Draft, Fields, Record
+from proxy.model.record import Action, Draft, Eras, Fields, Record
+from proxy.model.rights import denied
 from proxy.storage.changes import Change, Inscribe, Insert, Reindex, Remove, Replace
 from proxy.storage.rows import Row
 from proxy.vault import telling
 from proxy.vault.attached import with_attachments
 from proxy.vault.closing import TRIES, Closing, attempt, locked, overtaken, refuse_of_rules
+from proxy.vault.document import Beside
+from proxy.vault.eras import following as eras_after
 from proxy.vault.records import Records
+from proxy.vault.within import Within
 
 #: What a create does with a key that is used.
 OnExisting = Literal["refuse", "update"]
@@ -39,11 +44,15 @@ async def create(
 ) -> list[Record]:
     """Store new records, all or none; what they are now, with their files, in the order of the drafts.
 
-    Raises ``VaultError``: ``SCHEMA_OF_RULES``; ``INVALID_RECORD`` when a key comes twice; ``RECORD_EXISTS`` with a detail for
+    A key that a record has which is not there for the caller is used all the same. What an overwritten record has in fields that
+    the caller does not know stays.
+
+    Raises ``VaultError``: ``SCHEMA_OF_RULES``; ``ACCESS_DENIED``; ``INVALID_RECORD`` when a key comes twice; ``RECORD_EXISTS`` with a detail for
     each key that is used; ``CONFLICT`` when the records kept changing.
     """
     refuse_of_rules(records)
     await records.permit(Act.WRITE, [draft.key for draft in drafts if draft.key is not None])
+    _refuse_incomplete(records, drafts)
     keys = _keys(records, drafts)
     made, changes = _inserts(records, drafts, keys, by)
     if await attempt(records, [*changes, *closing(made)]):
@@ -54,8 +63,9 @@ async def create(
         for _ in range(TRIES):
             rows = await records.collection.store.by_keys(records.collection.table, keys)
             alive = {key: row for key, row in rows.items() if records.collection.alive(row)}
-            if alive and on_existing == "refuse":
-                raise _taken(records, [draft for draft, key in zip(drafts, keys, strict=True) if key in alive])
+            taken = alive.keys() if on_existing == "refuse" else _elsewhere(records, alive)
+            if taken:
+                raise _taken(records, [draft for draft, key in zip(drafts, keys, strict=True) if key in taken])
             expired = [Remove(row.rid) for key, row in rows.items() if key not in alive]
             made, changes = _upserts(records, drafts, [alive.get(key) for key in keys], by)
             made = await with_attachments(records, made)
@@ -69,11 +79,14 @@ async def create(
 def successor(records: Records, row: Row, before: Record, draft: Draft, by: str) -> tuple[Record, list[Change]]:
     """The next version of a row, whose fields are those of the draft; and the changes that make it so.
 
-    What a rehash has made of the record goes on: it tells by itself which values it is of.
+    What a rehash has made of the record goes on: it tells by itself which values it is of. Raises ``VaultError(ACCESS_DENIED)``
+    for a version that would not be there any more for the caller.
     """
     expires = None if draft.expires_at is UNSET else draft.expires_at
-    following = records.next_row(row, draft.fields, by, expires, before.tokens)
-    made = record_of(following, draft.key, draft.fields, by)
+    eras = eras_after(before, draft.fields, draft.fresh, row.version + 1)
+    following = records.next_row(row, draft.fields, by, expires, Beside(before.tokens, eras))
+    Within(records).refuse(following, draft.fields, draft.at)
+    made = record_of(following, draft.key, draft.fields, by, eras)
     return made, replacing(records, row, following, (before.fields, draft.fields))
 
 
@@ -94,11 +107,14 @@ def _inserts(
 ) -> tuple[list[Record], list[Change]]:
     made: list[Record] = []
     changes: list[Change] = []
+    within = Within(records) if records.rights.rows else None
     collection, has_parts = records.collection, records.has_parts
     rids, now = collection.around.sequence.several(len(drafts)), collection.clock()
     for draft, key, rid in zip(drafts, keys, rids, strict=True):
         fields = draft.fields
         row = records.row_of(draft, key, (rid, now), by)
+        if within is not None:
+            within.refuse(row, fields, draft.at)
         changes.append(Insert(row, tuple(records.hashes(fields)) if has_parts else ()))
         made.append(Record(rid, draft.key, fields, 1, now, now, row.expires_at, Action.CREATE, by))
     return made, changes
@@ -113,10 +129,34 @@ def _upserts(
         if row is None:
             (record,), more = _inserts(records, (draft,), (records.collection.key_hash(draft.key or ""),), by)
         else:
-            record, more = successor(records, row, records.open(row), draft, by)
+            record, more = _overwritten(records, row, draft, by)
         made.append(record)
         changes.extend(more)
     return made, changes
+
+
+def _overwritten(records: Records, row: Row, draft: Draft, by: str) -> tuple[Record, list[Change]]:
+    """The record as it was sent, but for fields that the caller does not know."""
+    before, rights = records.open(row), records.rights
+    fields = {**rights.beyond(before.fields), **draft.fields}
+    whole = msgspec.structs.replace(draft, fields=fields, fresh=rights.unseen(draft.fields))
+    return successor(records, row, before, whole, by)
+
+
+def _refuse_incomplete(records: Records, drafts: Sequence[Draft]) -> None:
+    """Raise ``VaultError(ACCESS_DENIED)`` where a caller does not know a field that every record needs, and so cannot make one."""
+    if records.rights.creates:
+        return
+    required = {field.name for field in records.schema.fields if field.required}
+    for draft in drafts:
+        if not draft.fields.keys() >= required:
+            raise denied()
+
+
+def _elsewhere(records: Records, rows: Mapping[bytes, Row]) -> set[bytes]:
+    """The keys of those rows that are not there for the caller."""
+    within = Within(records)
+    return {key for key, row in rows.items() if not within.holds(row)}
 
 
 def _moved(
@@ -134,10 +174,12 @@ def _differ(before: object, after: object) -> bool:
     return isinstance(after, dict) or before != after
 
 
-def record_of(row: Row, key: str | None, fields: Fields, by: str) -> Record:
+def record_of(row: Row, key: str | None, fields: Fields, by: str, eras: Eras | None = None) -> Record:
     """The record of a row that was made of these just now, without opening it."""
     action = Action.CREATE if row.version == 1 else Action.UPDATE
-    return Record(row.rid, key, fields, row.version, row.created_at, row.updated_at, row.expires_at, action, by)
+    return Record(
+        row.rid, key, fields, row.version, row.created_at, row.updated_at, row.expires_at, action, by, eras=eras or None
+    )
 
 
 def _keys(records: Records, drafts: Sequence[Draft]) -> list[bytes]:
