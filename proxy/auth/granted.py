@@ -17,7 +17,7 @@ import msgspec
 from proxy.crypto.prf import Prf
 from proxy.errors import VaultError
 from proxy.model.limits import DEFAULTS
-from proxy.model.policy import Act, Mask, Policy, Sight, Visibility, row_tests
+from proxy.model.policy import Act, Mask, Policy, Sight, Visibility, is_technical, row_tests
 from proxy.model.query import AnyOf, Test
 from proxy.model.rights import Firewall, Rights, Veil
 from proxy.model.schema import Field, FieldType, Schema, Storage, Veiled
@@ -67,7 +67,7 @@ def firewall(policies: Sequence[Policy]) -> Firewall | None:
 def _sight(policy: Policy, field: Field) -> tuple[str, Sight]:
     """How a policy shows a field, under its name. What does not fit the field any more hides it."""
     sight = policy.fields.get(field.name, _CLEAR)
-    if field.type is FieldType.PRIMARY_KEY:
+    if is_technical(policy.schema, field):
         return policy.name, _CLEAR
     if sight.how in (Visibility.REDACTED, Visibility.MASKED) and field.type is not FieldType.STRING:
         return policy.name, Sight(Visibility.HIDDEN)
@@ -103,7 +103,7 @@ def _outside(rights: Rights, policies: Sequence[Policy], schema: Schema) -> Righ
     veils: dict[str, Veil] = {}
     unshown: set[str] = set()
     for field in (rights.view or schema).fields:
-        if field.type is FieldType.PRIMARY_KEY or isinstance(field, Veiled):
+        if is_technical(schema.name, field) or isinstance(field, Veiled):
             fields.append(field)
         elif field.type is FieldType.STRING:
             fields.append(_veiled(field, Visibility.MASKED))

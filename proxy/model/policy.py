@@ -15,11 +15,12 @@ from typing import Any, Final, Literal
 import msgspec
 
 from proxy.errors import Code, Detail, VaultError
+from proxy.model.builtin import IS_ENCRYPTED, RECORDS, STATED_VERSION
 from proxy.model.faults import step
 from proxy.model.filters import read_filter
 from proxy.model.limits import Limits
 from proxy.model.query import AnyOf, Like, Test
-from proxy.model.schema import FieldType, Schema, Storage
+from proxy.model.schema import Field, FieldType, Schema, Storage
 from proxy.model.template import capacity, read_template
 
 #: What a policy may be called.
@@ -143,18 +144,23 @@ def _opens(schema: Schema, test: Test) -> bool:
     return not plain.issuperset(test.fields)
 
 
+def is_technical(schema: str, field: Field) -> bool:
+    """Whether it says nothing of a person, and records cannot be told apart or read without it: it is always shown."""
+    return field.type is FieldType.PRIMARY_KEY or (schema == RECORDS and field.name in (STATED_VERSION, IS_ENCRYPTED))
+
+
 def misfits(policy: Policy, schema: Schema, limits: Limits) -> list[Detail]:
     """What of a policy does not fit the schema that it names, as it is now."""
-    types = {field.name: field.type for field in schema.fields}
+    fields = {field.name: field for field in schema.fields}
     found: list[Detail] = []
     for name, sight in policy.fields.items():
         at = f"/fields{step(name)}"
-        kind = types.get(name)
-        if kind is None:
+        field = fields.get(name)
+        if field is None:
             found.append(Detail(at, "The schema has no field of this name."))
-        elif kind is FieldType.PRIMARY_KEY and sight.how is not Visibility.CLEAR:
-            found.append(Detail(at, "The primary key is always shown: records are named by it."))
-        elif sight.how in (Visibility.REDACTED, Visibility.MASKED) and kind is not FieldType.STRING:
+        elif is_technical(schema.name, field) and sight.how is not Visibility.CLEAR:
+            found.append(Detail(at, "Is always shown: records are named by it, or cannot be read without it."))
+        elif sight.how in (Visibility.REDACTED, Visibility.MASKED) and field.type is not FieldType.STRING:
             text = f"Only strings can be {sight.how}; a text in place of this type would break who reads it: hide it."
             found.append(Detail(at, text))
     try:

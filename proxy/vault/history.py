@@ -59,7 +59,9 @@ async def _narrowed(records: Records, key: str, limit: int, offset: int) -> tupl
     if not versions or not within.was(versions[0], digest):
         raise _unknown(records)
     seen = [version for version in versions if within.was(version, digest)]
-    return seen[offset : offset + limit], len(seen)
+    page = seen[offset : offset + limit]
+    telling.shown(records, page)
+    return page, len(seen)
 
 
 async def _further(records: Records, digest: bytes, offset: int) -> list[Past]:

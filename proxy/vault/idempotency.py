@@ -33,6 +33,7 @@ class Answered(msgspec.Struct, frozen=True, array_like=True):
     status: int
     headers: Mapping[str, str]
     body: bytes
+    mark: str = ""  #: of the rights under which it was given
 
 
 class Once:

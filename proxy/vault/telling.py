@@ -23,4 +23,4 @@ def written(records: Records, made: Sequence[Record], drafts: Sequence[Draft]) -
 
 
 def _names(records: Records) -> list[str]:
-    return [field.name for field in records.schema.fields]
+    return [field.name for field in records.known.fields]

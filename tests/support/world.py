@@ -13,6 +13,7 @@ from proxy.crypto.keyset import Keyset
 from proxy.crypto.master import MasterKey
 from proxy.model.builtin import HASHED, RecordKeys, records_schema
 from proxy.model.definition import read_definition
+from proxy.model.policy import read_policy
 from proxy.objectstore import open_objects
 from proxy.storage import open_store
 from proxy.storage.base import Store
@@ -58,6 +59,11 @@ class World:
     async def declare(self, name: str, definition: Mapping[str, Any], environment: str = "default") -> None:
         """Put a schema in force."""
         await self.realm.spaces[environment].catalog.apply(read_definition(name, definition), Origin.API)
+
+    async def policy(self, name: str, schema: str, *actions: str, **more: Any) -> None:
+        """Put an access policy in force; ``under:NAME`` is a client under it."""
+        body = {"schema": schema, "actions": list(actions), **more}
+        await self.services.spaces["default"].policies.put(read_policy(name, body))
 
 
 @asynccontextmanager

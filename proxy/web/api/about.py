@@ -1,5 +1,6 @@
 """Handlers that show the interface document: as JSON for programs, as a page for people."""
 
+from dataclasses import replace
 from functools import lru_cache
 
 from proxy.web.api.document.assemble import assemble, render
@@ -9,11 +10,12 @@ from proxy.web.api.operation import Answer, Call, Operation
 
 
 async def openapi(call: Call) -> Answer:
-    """The document; for who sends an access token, with the schemas that there are."""
+    """The document; for who sends an access token, with the schemas that it may use, as it knows them."""
     if "Authorization" not in call.request.headers:
         return Answer(200, _bare(call.services.operations))
-    space = call.services.space(await call.services.access(call.request))
-    schemas = [declared.schema for declared in space.catalog.schemas()]
+    caller = replace(call, principal=await call.services.access(call.request))
+    known = [(caller.rights(declared.records), declared.schema) for declared in caller.space.catalog.schemas()]
+    schemas = [rights.view or schema for rights, schema in known if rights.actions]
     return Answer(200, render(assemble(call.services.operations, DESCRIBED, schemas, call.services.limits)))
 
 

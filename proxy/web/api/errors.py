@@ -61,19 +61,19 @@ _RECORDS: Final[Mapping[tuple[str, Code], int]] = {
     ("records_delete_file", Code.CONFLICT): 422,
 }
 
+#: What policies do not allow is 401, and 403 where the specification lists that.
+_FORBIDDEN: Final = (
+    "clone_record", "upload_attachment", "replace_attachment", "change_attachment", "download_attachment", "move_attachments",
+    "delete_attachment", "records_clone", "records_aggregate", "records_upload", "records_replace_file", "records_change_file",
+    "records_download", "records_move_files", "records_delete_file",
+)  # fmt: skip
+
 #: (operation, code) → status, where the specification's list of an operation says so.
 BY_ROUTE: Final[Mapping[tuple[str, Code], int]] = MappingProxyType(
     {
         ("clone_record", Code.PARTIAL_MATCH_DISABLED): 403,
         ("clone_record", Code.NO_MATCH): 403,
-        # What policies do not allow is 401, and 403 where the specification has that for "insufficient permissions".
-        ("clone_record", Code.ACCESS_DENIED): 403,
-        ("upload_attachment", Code.ACCESS_DENIED): 403,
-        ("replace_attachment", Code.ACCESS_DENIED): 403,
-        ("change_attachment", Code.ACCESS_DENIED): 403,
-        ("download_attachment", Code.ACCESS_DENIED): 403,
-        ("move_attachments", Code.ACCESS_DENIED): 403,
-        ("delete_attachment", Code.ACCESS_DENIED): 403,
+        **{(operation, Code.ACCESS_DENIED): 403 for operation in _FORBIDDEN},
         ("delete_record", Code.UNPROCESSABLE): 400,  # more hangs on it by ``cascadeBy`` than a delete takes
         ("delete_record", Code.CANNOT_OPEN): 500,
         **_RECORDS,

@@ -10,7 +10,9 @@ import msgspec
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.filename import fault_of_filename, fault_of_mime_type
+from proxy.model.policy import Act
 from proxy.model.record import Attachment
+from proxy.model.rights import denied
 from proxy.storage.changes import Change
 from proxy.vault import attachments
 from proxy.vault.attached import Label
@@ -35,7 +37,7 @@ _GONE: Final = Answer(204)
 
 async def upload_attachment(call: Call) -> Answer:
     """A new file for a record."""
-    incoming, owner = await _incoming(call), _owner(call, "record_key")
+    owner, incoming = _owner(call, "record_key"), await _incoming(call)
 
     def show(made: Attachment) -> Answer:
         return _shown(call, made, 201)
@@ -65,8 +67,8 @@ async def check_repeated(call: Call, answered: Answered) -> None:
 
 async def replace_attachment(call: Call) -> Answer:
     """A file in place of the one of its name; without one, a new file."""
-    incoming = await _incoming(call)
-    return _shown(call, await attachments.replace(_contents(call), _owner(call, "record_key"), incoming), 201)
+    owner, incoming = _owner(call, "record_key"), await _incoming(call)
+    return _shown(call, await attachments.replace(_contents(call), owner, incoming), 201)
 
 
 async def change_attachment(call: Call) -> Answer:
@@ -79,7 +81,7 @@ async def change_attachment(call: Call) -> Answer:
 async def download_attachment(call: Call) -> Answer:
     """The content of a file, or the part of it that is asked for."""
     contents = _contents(call)
-    download = await attachments.download(contents, _owner(call, "record_key"), call.path["file_id"])
+    download = await attachments.download(contents, _owner(call, "record_key", Act.READ), call.path["file_id"])
     size, etag = download.attachment.size, f'"{download.attachment.hash}"'
     headers = {
         "Accept-Ranges": "bytes",
@@ -115,8 +117,11 @@ async def delete_attachment(call: Call) -> Answer:
 # ---------------------------------------------------------------------- parts
 
 
-def _owner(call: Call, name: str) -> Owner:
-    return Owner(records_of(call), call.path[name])
+def _owner(call: Call, name: str, act: Act = Act.WRITE) -> Owner:
+    records = records_of(call, act)
+    if not records.rights.files:
+        raise denied()
+    return Owner(records, call.path[name])
 
 
 def _contents(call: Call) -> Contents:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from proxy.model.filters import read_aggregate, read_find
+from proxy.model.policy import Act
 from proxy.vault.aggregate import aggregate
 from proxy.vault.export import export
 from proxy.vault.find import Found, find
@@ -15,7 +16,7 @@ from proxy.web.api.operation import Answer, Call
 
 async def find_records(call: Call) -> Answer:
     """The records of a schema that match."""
-    return await _find(call, records_of(call), call.content)
+    return await _find(call, records_of(call, Act.READ), call.content)
 
 
 async def find_direct(call: Call) -> Answer:
@@ -27,16 +28,16 @@ async def find_direct(call: Call) -> Answer:
 async def find_ids(call: Call) -> Answer:
     """The keys of the records that match."""
     records, content = _named(call)
-    query = read_find(records.schema, content, call.services.limits)
+    query = read_find(records.known, content, call.services.limits)
     result = await find(records, query, call.services.limits)
     return wire.page([record.key for record in result.records], query.limit, query.offset, result.total, told(result))
 
 
 async def aggregate_records(call: Call) -> Answer:
     """Figures over the records that match, by group."""
-    records = records_of(call)
+    records = records_of(call, Act.READ)
     limits = call.services.limits
-    wanted = read_aggregate(records.schema, call.content, limits)
+    wanted = read_aggregate(records.known, call.content, limits)
     result = await aggregate(records, wanted, call.principal.client, limits)
     groups = [{"group": {"keys": group.keys}, "metrics": group.metrics} for group in result.groups]
     return wire.answer(200, {"data": groups, "meta": {"next": result.next}})
@@ -44,13 +45,13 @@ async def aggregate_records(call: Call) -> Answer:
 
 async def export_records(call: Call) -> Answer:
     """All records, page by page, while others write."""
-    records = records_of(call)
+    records = records_of(call, Act.READ)
     limits = call.services.limits
     limit = shapes.number(call, "limit", limits.find_default, 1, limits.find_maximum)
     result = await export(records, call.query.get("next"), limit, call.principal.client)
     primary = records.primary.name if records.primary is not None else None
-    shown = [wire.found(record, records.name, primary) for record in result.records]
-    meta: dict[str, Any] = {"count": len(shown), "next": result.next}
+    shown = [wire.found(records.rights.shown(record), records.name, primary) for record in result.records]
+    meta: dict[str, Any] = {"count": len(shown), "next": result.next, **wire.redacted_fields(records)}
     if result.unreadable:
         meta["unreadable"] = result.unreadable
     return wire.answer(200, {"data": shown, "meta": meta})
@@ -61,16 +62,19 @@ async def record_history(call: Call) -> Answer:
     limits = call.services.limits
     limit = shapes.number(call, "limit", limits.find_default, 1, limits.find_maximum)
     offset = shapes.number(call, "offset", 0, 0, 2**31 - 1)
-    versions, total = await history(records_of(call), call.path["record_key"], limit, offset)
-    return wire.page([wire.version(record) for record in versions], limit, offset, total)
+    records = records_of(call, Act.READ)
+    versions, total = await history(records, call.path["record_key"], limit, offset)
+    shown = [wire.version(records.rights.shown(record)) for record in versions]
+    return wire.page(shown, limit, offset, total, wire.redacted_fields(records))
 
 
 async def _find(call: Call, records: Records, content: Any) -> Answer:
-    query = read_find(records.schema, content, call.services.limits)
+    query = read_find(records.known, content, call.services.limits)
     result = await find(records, query, call.services.limits)
     primary = records.primary.name if records.primary is not None else None
-    shown = [wire.found(record, records.name, primary) for record in result.records]
-    return wire.page(shown, query.limit, query.offset, result.total, told(result))
+    shown = [wire.found(records.rights.shown(record), records.name, primary) for record in result.records]
+    more = {**told(result), **wire.redacted_fields(records)}
+    return wire.page(shown, query.limit, query.offset, result.total, more)
 
 
 def _named(call: Call) -> tuple[Records, dict[str, Any]]:
@@ -79,7 +83,7 @@ def _named(call: Call) -> tuple[Records, dict[str, Any]]:
     if not isinstance(content["schema"], str):
         raise shapes.invalid("/schema", "Has to be the name of a schema.")
     rest = {name: value for name, value in content.items() if name != "schema"}
-    return call.space.catalog.records(content["schema"]), rest
+    return call.records(content["schema"], Act.READ), rest
 
 
 def told(result: Found) -> dict[str, int]:

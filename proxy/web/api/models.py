@@ -4,10 +4,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from msgspec import UNSET
+from msgspec.structs import replace
+
 from proxy.clock import to_wire
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.faults import step
 from proxy.model.filters import read_filter
+from proxy.model.policy import Act
 from proxy.model.query import CREATED_AT, EXPIRES_AT, KEY, UPDATED_AT, Query
 from proxy.model.reading import read_draft, read_drafts
 from proxy.model.record import Draft, Record
@@ -29,14 +33,28 @@ Show = Callable[[Sequence[Record]], Answer]
 GONE = Answer(204)
 
 
-def records_of(call: Call) -> Records:
-    """The records of the schema that the request works with. Raises ``VaultError`` (UNKNOWN_SCHEMA)."""
-    return call.space.catalog.records(call.schema or "")
+def records_of(call: Call, act: Act, *acts: Act) -> Records:
+    """The records of the schema that the request works with, for what it does to them. Raises ``VaultError`` (UNKNOWN_SCHEMA, ACCESS_DENIED)."""
+    return call.records(call.schema or "", act, *acts)
+
+
+def told(records: Records, drafts: Sequence[Draft], made: Sequence[Record]) -> list[Record]:
+    """Records as an update made them; for who may not read, no more of each than what was sent of it."""
+    if records.rights.allows(Act.READ):
+        return list(made)
+    sent = {draft.key: draft for draft in drafts}
+    found: list[Record] = []
+    for record in made:
+        draft = sent[record.key]
+        fields = {name: record.fields[name] for name in draft.fields}
+        ends = None if draft.expires_at is UNSET else record.expires_at
+        found.append(replace(record, fields=fields, expires_at=ends, attachments=()))
+    return found
 
 
 def _writable(call: Call) -> Records:
     """The same where callers may write them; else that is what they have to know, before any fault of what they sent."""
-    records = records_of(call)
+    records = records_of(call, Act.WRITE)
     refuse_of_rules(records)
     return records
 
@@ -44,8 +62,8 @@ def _writable(call: Call) -> Records:
 async def create_record(call: Call) -> Answer:
     """One new record."""
     records = _writable(call)
-    draft = read_draft(records.schema, call.content, partial=False, limits=call.services.limits)
-    return await _create(call, records, [draft], _one)
+    draft = read_draft(records.known, call.content, partial=False, limits=call.services.limits)
+    return await _create(call, records, [draft], partial(_one, records))
 
 
 async def create_record_v2(call: Call) -> Answer:
@@ -53,9 +71,9 @@ async def create_record_v2(call: Call) -> Answer:
     records = _writable(call)
     limits = call.services.limits
     if isinstance(call.content, list):
-        drafts = read_drafts(records.schema, call.content, partial=False, limits=limits)
+        drafts = read_drafts(records.known, call.content, partial=False, limits=limits)
         return await _create(call, records, drafts, _receipts)
-    draft = read_draft(records.schema, call.content, partial=False, limits=limits)
+    draft = read_draft(records.known, call.content, partial=False, limits=limits)
     return await _create(call, records, [draft], _receipt)
 
 
@@ -63,21 +81,24 @@ async def create_records(call: Call) -> Answer:
     """A batch of new records, all or none."""
     records = _writable(call)
     raw, pointer, _ = shapes.batch(call)
-    drafts = read_drafts(records.schema, raw, partial=False, limits=call.services.limits, pointer=pointer)
-    return await _create(call, records, drafts, _many)
+    drafts = read_drafts(records.known, raw, partial=False, limits=call.services.limits, pointer=pointer)
+    return await _create(call, records, drafts, partial(_many, records))
 
 
 async def update_records(call: Call) -> Answer:
     """A batch of changes to records that exist, all or none."""
     records = _writable(call)
     raw, pointer, beside = shapes.batch(call, "search_key", "return_keys")
-    drafts = read_drafts(records.schema, raw, partial=True, limits=call.services.limits, pointer=pointer)
+    drafts = read_drafts(records.known, raw, partial=True, limits=call.services.limits, pointer=pointer)
     search_key = beside.get("search_key")
     if search_key is not None and not isinstance(search_key, str):
         raise shapes.invalid("/search_key", "Has to be the name of a field.")
-    show: Show = _many
-    if "return_keys" in beside:
-        show = partial(_chosen, _return_keys(records, beside["return_keys"]))
+    names = _return_keys(records, beside["return_keys"]) if "return_keys" in beside else None
+
+    def show(made: Sequence[Record]) -> Answer:
+        seen = told(records, drafts, made)
+        return _many(records, seen) if names is None else _chosen(records, names, seen)
+
     updated = await updating.update(
         records,
         drafts,
@@ -91,10 +112,11 @@ async def update_records(call: Call) -> Answer:
 async def clone_record(call: Call) -> Answer:
     """A copy of a record under a key of its own."""
     records = _writable(call)
+    records.rights.need(Act.READ)
     content = shapes.members(call.content, ("filter", "update_with"), ("filter", "update_with"))
-    tests = read_filter(records.schema, content["filter"], call.services.limits)
+    tests = read_filter(records.known, content["filter"], call.services.limits)
     draft = read_draft(
-        records.schema, content["update_with"], partial=True, limits=call.services.limits, pointer="/update_with"
+        records.known, content["update_with"], partial=True, limits=call.services.limits, pointer="/update_with"
     )
 
     async def sources(most: int) -> list[Record]:
@@ -103,20 +125,22 @@ async def clone_record(call: Call) -> Answer:
             raise VaultError(Code.CANNOT_OPEN, "A record that matches the filter does not open.")
         return result.records
 
-    return _many(await cloning.clone(records, sources, draft, call.principal.client, call.closing(_many)))
+    show: Show = partial(_many, records)
+    return show(await cloning.clone(records, sources, draft, call.principal.client, call.closing(show)))
 
 
 async def migrate_record(call: Call) -> Answer:
     """Everything of one record goes to another, and the first one ends."""
     source, destination = call.path["source"], call.path["destination"]
-    await migrating.migrate(records_of(call), source, destination, call.principal.client, call.closing(gone))
+    records = records_of(call, Act.WRITE, Act.DELETE)
+    await migrating.migrate(records, source, destination, call.principal.client, call.closing(gone))
     return GONE
 
 
 async def delete_record(call: Call) -> Answer:
     """The end of one record."""
     await deleting.delete_one(
-        records_of(call),
+        records_of(call, Act.DELETE),
         call.path["record_key"],
         call.principal.client,
         call.closing(gone),
@@ -127,7 +151,7 @@ async def delete_record(call: Call) -> Answer:
 
 async def delete_records(call: Call) -> Answer:
     """The end of those of some records that exist."""
-    records = records_of(call)
+    records = records_of(call, Act.DELETE)
     content = shapes.members(call.content, ("filter",), ("filter",))
     names = (KEY,) if records.primary is None else (KEY, records.primary.name)
     chosen = content["filter"]
@@ -158,7 +182,7 @@ async def _create(call: Call, records: Records, drafts: Sequence[Draft], show: S
 
 def _return_keys(records: Records, given: Any) -> list[str]:
     names = shapes.strings(given, "/return_keys", 1000)
-    known = {field.name for field in records.schema.fields} | {CREATED_AT, UPDATED_AT, EXPIRES_AT}
+    known = {field.name for field in records.known.fields} | {CREATED_AT, UPDATED_AT, EXPIRES_AT}
     faults = tuple(
         Detail(f"/return_keys/{index}", "The schema has no field of this name.")
         for index, name in enumerate(given)
@@ -169,17 +193,25 @@ def _return_keys(records: Records, given: Any) -> list[str]:
     return names
 
 
-def _one(made: Sequence[Record]) -> Answer:
-    return wire.answer(201, wire.written(made[0]))
+def _one(records: Records, made: Sequence[Record]) -> Answer:
+    return wire.answer(201, _written(records, made[0]))
 
 
-def _many(made: Sequence[Record]) -> Answer:
-    return wire.answer(201, [wire.written(record) for record in made])
+def _many(records: Records, made: Sequence[Record]) -> Answer:
+    return wire.answer(201, [_written(records, record) for record in made])
 
 
-def _chosen(names: Sequence[str], made: Sequence[Record]) -> Answer:
-    shown = (wire.written(record) for record in made)
-    return wire.answer(201, [{name: record[name] for name in names if name in record} for record in shown])
+def _written(records: Records, record: Record) -> dict[str, Any]:
+    rights = records.rights
+    return wire.written(rights.shown(record), rights.redacted_fields)
+
+
+def _chosen(records: Records, names: Sequence[str], made: Sequence[Record]) -> Answer:
+    rights = records.rights
+    redacted = [name for name in rights.redacted_fields if name in names]
+    kept = (*names, "meta")
+    shown = (wire.written(rights.shown(record), redacted) for record in made)
+    return wire.answer(201, [{name: record[name] for name in kept if name in record} for record in shown])
 
 
 def _receipts(made: Sequence[Record]) -> Answer:

@@ -23,7 +23,7 @@ from proxy.vault.catalog import Catalog
 from proxy.vault.contents import Contents
 from proxy.vault.records import Records
 from proxy.web.api.auditing import Auditing
-from proxy.web.guard.firewall import Firewall
+from proxy.web.guard.firewall import Firewall, Mode, refused
 from proxy.web.peers import Trusted
 
 
@@ -114,6 +114,11 @@ class Services:
     firewall: Firewall | None = None  #: where callers may be; none: anywhere
     screened: Callable[[str], None] = _unscreened  #: told of each request from outside: blocked, masked
 
+    @property
+    def blocks(self) -> bool:
+        """Whether callers from outside the country are kept out where no policy says otherwise."""
+        return self.firewall is not None and self.firewall.mode is Mode.BLOCK
+
     def space(self, principal: Principal) -> Space:
         """That of the caller's environment. Raises ``VaultError(UNAUTHORIZED)`` when it has been removed meanwhile."""
         space = self.spaces.get(principal.environment)
@@ -152,6 +157,11 @@ class Call:
         """What is known of the caller by its policies alone."""
         return self.space.policies.standing(self.principal.policies)
 
+    @property
+    def mark(self) -> str:
+        """What the caller's rights are called; another one as soon as they change."""
+        return f"{self.standing.mark}/outside" if self.outside else self.standing.mark
+
     def rights(self, records: Records) -> Rights:
         """What the caller may do with the records of a schema."""
         names = self.principal.policies
@@ -168,7 +178,7 @@ class Call:
     def records(self, schema: str, *acts: Act) -> Records:
         """The records of a schema, for a caller who may do that with them.
 
-        Raises ``VaultError``: UNKNOWN_SCHEMA, or ACCESS_DENIED, which is also what a caller under policies is told of every
+        Raises ``VaultError``: OUTSIDE_COUNTRY; UNKNOWN_SCHEMA, or ACCESS_DENIED, which is also what a caller under policies is told of every
         schema that there is not, so that it learns of none that it may not use.
         """
         try:
@@ -178,6 +188,8 @@ class Call:
                 raise denied() from None
             raise
         rights = self.rights(found)
+        if self.outside and rights.firewall is None and self.services.blocks:
+            raise refused()
         rights.need(*acts)
         return found.under(rights, None if rights.acl is None else self._gate(found, rights.acl))
 

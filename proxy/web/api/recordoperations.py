@@ -35,16 +35,16 @@ _MOVED: Final = (401, 403, 404, 422, 429)
 
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
-    Operation("records_create", "POST", _BASE, records.create_record, 201, _WRITE, schema=RECORDS),
-    Operation("records_create_many", "POST", _BASE + "/batch", records.create_records, 201, _BATCH, schema=RECORDS),
-    Operation("records_update_many", "POST", _BASE + "/batch/update", records.update_records, 200, _BATCH, schema=RECORDS),
-    Operation("records_clone", "POST", _BASE + "/clone", records.clone_record, 201, _CLONE, schema=RECORDS),
-    Operation("records_find", "POST", _BASE + "/find", records.find_records, 200, _FIND, reads=True, schema=RECORDS),
-    Operation("records_aggregate", "POST", _BASE + "/aggregate", records.aggregate_records, 200, _AGGREGATE, reads=True, schema=RECORDS),
-    Operation("records_delete_many", "POST", _BASE + "/batch/delete", records.delete_records, 204, _BATCH, query=_CASCADE, schema=RECORDS),
-    Operation("records_delete", "DELETE", _ONE, here(models.delete_record), 204, _DELETE, _NOTHING, query=_CASCADE, schema=RECORDS),
+    Operation("records_create", "POST", _BASE, records.create_record, 201, _WRITE, schema=RECORDS, abroad=True),
+    Operation("records_create_many", "POST", _BASE + "/batch", records.create_records, 201, _BATCH, schema=RECORDS, abroad=True),
+    Operation("records_update_many", "POST", _BASE + "/batch/update", records.update_records, 200, _BATCH, schema=RECORDS, abroad=True),
+    Operation("records_clone", "POST", _BASE + "/clone", records.clone_record, 201, _CLONE, schema=RECORDS, abroad=True),
+    Operation("records_find", "POST", _BASE + "/find", records.find_records, 200, _FIND, reads=True, schema=RECORDS, abroad=True),
+    Operation("records_aggregate", "POST", _BASE + "/aggregate", records.aggregate_records, 200, _AGGREGATE, reads=True, schema=RECORDS, abroad=True),
+    Operation("records_delete_many", "POST", _BASE + "/batch/delete", records.delete_records, 204, _BATCH, query=_CASCADE, schema=RECORDS, abroad=True),
+    Operation("records_delete", "DELETE", _ONE, here(models.delete_record), 204, _DELETE, _NOTHING, query=_CASCADE, schema=RECORDS, abroad=True),
     Operation(
-        "records_history", "GET", _ONE + "/history", here(records.record_history), 200, _HISTORY, _NOTHING, query=_PAGE, schema=RECORDS
+        "records_history", "GET", _ONE + "/history", here(records.record_history), 200, _HISTORY, _NOTHING, query=_PAGE, schema=RECORDS, abroad=True
     ),
     Operation("records_upload", "POST", _FILES, here(files.upload_attachment), 201, _UPLOAD, Takes.STREAM, schema=RECORDS),
     Operation("records_replace_file", "PUT", _FILES, here(files.replace_attachment), 201, _UPLOAD, Takes.STREAM, schema=RECORDS),

@@ -4,7 +4,7 @@ Where the specification is silent: ``country`` has to stand in the bodies that i
 batch each record may repeat it. A batch overwrites as a single create does. Records that nobody has are no reason to refuse an update.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -21,8 +21,9 @@ from proxy.model.dialect import (
     read_records,
 )
 from proxy.model.faults import step
+from proxy.model.policy import Act
 from proxy.model.query import Query
-from proxy.model.record import Record
+from proxy.model.record import Draft, Record
 from proxy.vault import clone as cloning
 from proxy.vault import delete as deleting
 from proxy.vault import update as updating
@@ -30,9 +31,11 @@ from proxy.vault import write as writing
 from proxy.vault.aggregate import aggregate
 from proxy.vault.find import find
 from proxy.vault.history import history
+from proxy.vault.records import Records
 from proxy.web.api import recordwire, shapes, wire
 from proxy.web.api.finding import told
-from proxy.web.api.models import GONE, gone, records_of
+from proxy.web.api.models import GONE, Show, gone, records_of
+from proxy.web.api.models import told as sent
 from proxy.web.api.operation import Answer, Call, Handler
 
 #: What only find, aggregate and clone of this family know the record key by.
@@ -55,28 +58,32 @@ def here(handler: Handler) -> Handler:
 async def create_record(call: Call) -> Answer:
     """One record, new or in place of the one that has its key."""
     _in_country(call, call.content)
-    draft = read_record(records_of(call).known, call.content, partial=False, limits=call.services.limits)
-    return await _create(call, [draft], partial(_one, call))
+    records = records_of(call, Act.WRITE)
+    draft = read_record(records.known, call.content, partial=False, limits=call.services.limits)
+    return await _create(call, records, [draft], partial(_one, call, records))
 
 
 async def create_records(call: Call) -> Answer:
     """A batch of them, all or none."""
-    raw = _batch(call)["records"]
-    drafts = read_records(records_of(call).known, raw, partial=False, limits=call.services.limits, pointer="/records")
-    return await _create(call, drafts, partial(_many, call, 201))
+    raw, records = _batch(call)["records"], records_of(call, Act.WRITE)
+    drafts = read_records(records.known, raw, partial=False, limits=call.services.limits, pointer="/records")
+    return await _create(call, records, drafts, partial(_many, call, records, 201))
 
 
 async def update_records(call: Call) -> Answer:
     """A batch of changes to records that exist, all or none."""
     content = _batch(call, "search_key")
-    records = records_of(call)
+    records = records_of(call, Act.WRITE)
     search_key = content.get("search_key", RECORD_KEY)
     if not isinstance(search_key, str):
         raise shapes.invalid("/search_key", "Has to be the name of a field.")
     drafts = read_records(
         records.known, content["records"], partial=True, limits=call.services.limits, pointer="/records"
     )
-    show = partial(_many, call, 200)
+
+    def show(made: Sequence[Record]) -> Answer:
+        return _many(call, records, 200, sent(records, drafts, made))
+
     made = await updating.update(
         records, drafts, call.principal.client, call.closing(show), search_key=named(search_key)
     )
@@ -85,7 +92,7 @@ async def update_records(call: Call) -> Answer:
 
 async def clone_record(call: Call) -> Answer:
     """A copy of a record under a key of its own."""
-    records, limits = records_of(call), call.services.limits
+    records, limits = records_of(call, Act.READ, Act.WRITE), call.services.limits
     content = shapes.members(call.content, ("filter", "update_with", COUNTRY), ("filter", "update_with"))
     shapes.check_country(call, content, spelled=True)
     tests = read_record_filter(records.known, content["filter"], limits)
@@ -98,7 +105,7 @@ async def clone_record(call: Call) -> Answer:
             raise VaultError(Code.CANNOT_OPEN, "A record that matches the filter does not open.")
         return result.records
 
-    show = partial(_many, call, 201)
+    show = partial(_many, call, records, 201)
     return show(await cloning.clone(records, sources, draft, call.principal.client, call.closing(show)))
 
 
@@ -106,11 +113,13 @@ async def find_records(call: Call) -> Answer:
     """The records that match."""
     content = shapes.members(call.content, (COUNTRY, "filter", "options"), (COUNTRY,))
     shapes.check_country(call, content, spelled=True)
-    records, limits = records_of(call), call.services.limits
+    records, limits = records_of(call, Act.READ), call.services.limits
     query = read_record_find(records.known, _without_country(content), limits)
     result = await find(records, query, limits)
-    shown = [recordwire.shown(record, call.services.country) for record in result.records]
-    return wire.page(shown, query.limit, query.offset, result.total, told(result))
+    rights, country = records.rights, call.services.country
+    shown = [recordwire.shown(rights.shown(record), country, rights) for record in result.records]
+    more = {**told(result), **wire.redacted_fields(records)}
+    return wire.page(shown, query.limit, query.offset, result.total, more)
 
 
 async def aggregate_records(call: Call) -> Answer:
@@ -119,7 +128,7 @@ async def aggregate_records(call: Call) -> Answer:
     if not isinstance(content, dict):
         raise shapes.invalid("", "Has to be a JSON object.")
     shapes.check_country(call, content, spelled=True)
-    records, limits = records_of(call), call.services.limits
+    records, limits = records_of(call, Act.READ), call.services.limits
     wanted = read_record_aggregate(records.known, _without_country(content), limits)
     result = await aggregate(records, wanted, call.principal.client, limits, lenient=True)
     data = recordwire.groups(result.groups)
@@ -137,8 +146,8 @@ async def delete_records(call: Call) -> Answer:
         raise VaultError(Code.INVALID_FILTER, "The filter does not fit this operation.", (Detail("/filter", text),))
     ((name, given),) = chosen.items()
     keys = shapes.strings(given, "/filter" + step(name), call.services.limits.find_maximum)
-    cascade_by = call.query.get("cascadeBy")
-    await deleting.delete_many(records_of(call), keys, call.principal.client, call.closing(gone), cascade_by=cascade_by)
+    cascade_by, records = call.query.get("cascadeBy"), records_of(call, Act.DELETE)
+    await deleting.delete_many(records, keys, call.principal.client, call.closing(gone), cascade_by=cascade_by)
     return GONE
 
 
@@ -147,17 +156,17 @@ async def record_history(call: Call) -> Answer:
     limits = call.services.limits
     limit = shapes.number(call, "limit", limits.find_default, 1, limits.find_maximum)
     offset = shapes.number(call, "offset", 0, 0, 2**31 - 1)
-    versions, total = await history(records_of(call), call.path[RECORD_KEY], limit, offset)
-    return wire.page(map(recordwire.version, versions), limit, offset, total)
+    records = records_of(call, Act.READ)
+    versions, total = await history(records, call.path[RECORD_KEY], limit, offset)
+    shown = [recordwire.version(records.rights.shown(record), records.rights) for record in versions]
+    return wire.page(shown, limit, offset, total, wire.redacted_fields(records))
 
 
 # ---------------------------------------------------------------------- parts
 
 
-async def _create(call: Call, drafts: Sequence[Any], show: Callable[[Sequence[Record]], Answer]) -> Answer:
-    made = await writing.create(
-        records_of(call), drafts, call.principal.client, call.closing(show), on_existing="update"
-    )
+async def _create(call: Call, records: Records, drafts: Sequence[Draft], show: Show) -> Answer:
+    made = await writing.create(records, drafts, call.principal.client, call.closing(show), on_existing="update")
     return show(made)
 
 
@@ -184,9 +193,14 @@ def _without_country(content: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in content.items() if name != COUNTRY}
 
 
-def _one(call: Call, made: Sequence[Record]) -> Answer:
-    return wire.answer(201, recordwire.shown(made[0], call.services.country))
+def _one(call: Call, records: Records, made: Sequence[Record]) -> Answer:
+    return wire.answer(201, _written(call, records, made[0]))
 
 
-def _many(call: Call, status: int, made: Sequence[Record]) -> Answer:
-    return wire.answer(status, [recordwire.shown(record, call.services.country) for record in made])
+def _many(call: Call, records: Records, status: int, made: Sequence[Record]) -> Answer:
+    return wire.answer(status, [_written(call, records, record) for record in made])
+
+
+def _written(call: Call, records: Records, record: Record) -> dict[str, Any]:
+    shown = recordwire.shown(records.rights.shown(record), call.services.country, records.rights)
+    return {**shown, **({"meta": meta} if (meta := wire.redacted_fields(records)) else {})}

@@ -11,6 +11,7 @@ from proxy.model.builtin import IS_ENCRYPTED, RECORD_KEY, STATED_VERSION, record
 from proxy.model.dialect import ALIASES, COUNTRY
 from proxy.model.query import CREATED_AT, EXPIRES_AT, UPDATED_AT, VERSION
 from proxy.model.record import Fields, Record
+from proxy.model.rights import FULL, Rights, Shown
 from proxy.vault.aggregate import Figures
 from proxy.web.api import wire
 
@@ -31,9 +32,9 @@ _BEFORE: Final = "\\"
 _NOTHING: Final = "null"
 
 
-def shown(record: Record, country: str) -> dict[str, Any]:
-    """A record as every answer has it."""
-    found = _fields(record.fields)
+def shown(record: Shown, country: str, rights: Rights = FULL) -> dict[str, Any]:
+    """A record as every answer has it; without fields that these rights hide, which others would take for empty ones."""
+    found = _fields(record.fields, rights)
     found[RECORD_KEY] = found[_OTHER_NAMES[RECORD_KEY]] = record.key
     found[VERSION] = version_of(record)
     found[CREATED_AT] = to_wire(record.created_at)
@@ -51,14 +52,14 @@ def version_of(record: Record) -> int:
     return record.version if stated is None else stated
 
 
-def version(record: Record) -> dict[str, Any]:
+def version(record: Shown, rights: Rights = FULL) -> dict[str, Any]:
     """An entry of a record's history. ``version`` counts them; what a caller stated is in the record."""
     return {
         "version": record.version,
         "action": str(record.action),
         "at": to_wire(record.updated_at),
         "by": record.by,
-        "record": {**_fields(record.fields), VERSION: version_of(record)},
+        "record": {**_fields(record.fields, rights), VERSION: version_of(record)},
     }
 
 
@@ -84,6 +85,8 @@ def _named(value: Any) -> str:
     return text.replace(_BEFORE, _BEFORE * 2).replace(_BETWEEN, _BEFORE + _BETWEEN)
 
 
-def _fields(fields: Fields) -> dict[str, Any]:
+def _fields(fields: Fields, rights: Rights) -> dict[str, Any]:
     get = fields.get
-    return {name: get(field) for name, field in _SHOWN}
+    if rights.view is None:
+        return {name: get(field) for name, field in _SHOWN}
+    return {name: get(field) for name, field in _SHOWN if field in rights.names}

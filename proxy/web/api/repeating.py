@@ -24,18 +24,19 @@ def repeating(replies: Replies, system: Collection) -> Once:
         key = _key(call)
         collection = system
         if call.schema is not None and "/schemas/" not in call.operation.path:
-            collection = call.space.catalog.records(call.schema).collection
+            collection = call.records(call.schema).collection
         operation = call.operation
         scope = (call.principal.client, operation.method, operation.path, *call.path.values(), key)
         async with replies.once(collection, scope, _request(call)) as one:
             if one.replay is not None:
+                _check_rights(call, one.replay)
                 if call.operation.takes is Takes.STREAM:
                     await check_repeated(call, one.replay)
                 return _again(one.replay)
-            call.keep = lambda answer: one.changes(_answered(answer))
+            call.keep = lambda answer: one.changes(_answered(call, answer))
             answer = await handler(call)
             if not one.kept and answer.stream is None:
-                await one.keep(_answered(answer))
+                await one.keep(_answered(call, answer))
             return answer
 
     return once
@@ -55,11 +56,20 @@ def _request(call: Call) -> bytes:
     return b"\0".join((query.encode(), call.body))
 
 
-def _answered(answer: Answer) -> Answered:
+def _check_rights(call: Call, answered: Answered) -> None:
+    """Raise ``VaultError`` (IDEMPOTENCY_CHECK_FAILED) where the caller had other rights than now: it may not see any more what it saw."""
+    if answered.mark != call.mark:
+        raise VaultError(
+            Code.IDEMPOTENCY_CHECK_FAILED,
+            "The request was carried out, and the access policies of this client have changed since: ask for the records anew.",
+        )
+
+
+def _answered(call: Call, answer: Answer) -> Answered:
     headers = dict(answer.headers)
     if answer.body:
         headers.setdefault("Content-Type", answer.media_type)
-    return Answered(answer.status, headers, answer.body)
+    return Answered(answer.status, headers, answer.body, call.mark)
 
 
 def _again(answered: Answered) -> Answer:

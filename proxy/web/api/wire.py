@@ -1,9 +1,11 @@
 """How records and what belongs to them are written: the one place where a record becomes JSON for callers.
 
+It takes records as ``Rights.shown`` gives them, and no others.
+
 Decimals are JSON numbers with every digit they have; instants are UTC with milliseconds.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -11,7 +13,9 @@ import msgspec
 
 from proxy.clock import to_wire
 from proxy.model.query import CREATED_AT, EXPIRES_AT, KEY, UPDATED_AT
-from proxy.model.record import Attachment, Record
+from proxy.model.record import Attachment
+from proxy.model.rights import Shown
+from proxy.vault.records import Records
 from proxy.web.api.operation import Answer
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
@@ -27,17 +31,25 @@ def answer(status: int, value: Any) -> Answer:
     return Answer(status, _encode(value))
 
 
-def written(record: Record) -> dict[str, Any]:
-    """A record as a write answers with it: what was stored, and the instants that the service set."""
+def written(record: Shown, redacted: Sequence[str] = ()) -> dict[str, Any]:
+    """A record as a write answers with it: what was stored, the instants that the service set, and which fields are redacted."""
     shown = dict(record.fields)
     shown[CREATED_AT] = to_wire(record.created_at)
     shown[UPDATED_AT] = to_wire(record.updated_at)
     if record.expires_at is not None:
         shown[EXPIRES_AT] = to_wire(record.expires_at)
+    if redacted:
+        shown["meta"] = {"redacted_fields": redacted}
     return shown
 
 
-def found(record: Record, schema: str, primary: str | None) -> dict[str, Any]:
+def redacted_fields(records: Records) -> dict[str, Any]:
+    """What ``meta`` of a page tells of fields that the caller does not see as they are, where there are any."""
+    names = records.rights.redacted_fields
+    return {"redacted_fields": names} if names else {}
+
+
+def found(record: Shown, schema: str, primary: str | None) -> dict[str, Any]:
     """A record as a search answers with it. One of a rule file's entity has no key among its fields, so ``record_key`` is shown."""
     shown = written(record)
     if primary is None:
@@ -67,7 +79,7 @@ def attachment(base: str, item: Attachment) -> dict[str, Any]:
     }
 
 
-def version(record: Record) -> dict[str, Any]:
+def version(record: Shown) -> dict[str, Any]:
     """An entry of a record's history."""
     return {
         "version": record.version,

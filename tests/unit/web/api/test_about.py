@@ -3,16 +3,21 @@ from types import SimpleNamespace
 import pytest
 
 from proxy.model.definition import read_definition
+from proxy.model.policy import read_policy
 from proxy.web.api.document.page import POLICY
 from proxy.web.api.document.world import CONTACT
-from tests.support.api import Client, NoSchemas, services, serving
+from tests.support.api import Client, NoSchemas, no_policies, services, serving
 
 
 @pytest.fixture
 async def client():
     schema = read_definition("contact", CONTACT)
-    catalog = SimpleNamespace(schemas=lambda: [SimpleNamespace(schema=schema)], using=NoSchemas().using)
-    async with serving(services(catalog=catalog)) as client:
+    declared = SimpleNamespace(schema=schema, records=SimpleNamespace(schema=schema))
+    catalog = SimpleNamespace(schemas=lambda: [declared], using=NoSchemas().using)
+    policies = no_policies()
+    hidden = {"schema": "contact", "actions": ["read"], "fields": {"email": "hidden"}}
+    await policies.put(read_policy("support", hidden))
+    async with serving(services(catalog=catalog, policies=policies)) as client:
         yield client
 
 
@@ -27,6 +32,16 @@ async def test_with_a_token_it_has_the_schemas_that_there_are(client: Client):
     document = (await client("GET", "/openapi.json")).json
     assert "model.contact" in document["components"]["schemas"]
     assert (await client("GET", "/openapi.json", "nobody")).status == 401
+
+
+async def test_a_client_under_policies_is_shown_what_it_may_use(client: Client):
+    document = (await client("GET", "/openapi.json", "under:support")).json
+    assert "email" not in document["components"]["schemas"]["model.contact"]["properties"]
+    assert (
+        "email" in (await client("GET", "/openapi.json")).json["components"]["schemas"]["model.contact"]["properties"]
+    )
+    nothing = (await client("GET", "/openapi.json", "under:gone")).json
+    assert "model.contact" not in nothing["components"]["schemas"]
 
 
 async def test_the_page_may_load_nothing(client: Client):

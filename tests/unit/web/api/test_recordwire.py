@@ -2,8 +2,9 @@
 
 from decimal import Decimal
 
-from proxy.model.builtin import DECIMAL_KEYS, KEYS, RANGE_KEYS, SERVICE_KEYS
+from proxy.model.builtin import DECIMAL_KEYS, KEYS, RANGE_KEYS, SERVICE_KEYS, records_schema
 from proxy.model.record import Attachment, Record
+from proxy.model.rights import FULL, Rights
 from proxy.vault.aggregate import Figures
 from proxy.web.api.recordwire import group_name, groups, shown, version, version_of
 
@@ -12,7 +13,7 @@ RECORD = Record(1, "r/1", FIELDS, 2, 0, 1, attachments=(Attachment("f", "a.txt",
 
 
 def test_every_field_is_there_and_null_without_a_value() -> None:
-    made = shown(RECORD, "se")
+    made = shown(FULL.shown(RECORD), "se")
     names = {
         "record_key",
         "key",
@@ -35,10 +36,18 @@ def test_every_field_is_there_and_null_without_a_value() -> None:
     assert made["attachments"][0]["download_link"] == "/api/records/se/r%2F1/files/f"
 
 
+def test_what_policies_hide_is_left_out_under_both_names() -> None:
+    rights = Rights(FULL.actions, records_schema(), frozenset(("record_key", "key1")))
+    seen = rights.shown(RECORD)
+    assert not {"range_key1", "range_key", "body"} & shown(seen, "se", rights).keys()
+    assert (shown(seen, "se", rights)["key"], shown(seen, "se", rights)["key1"]) == ("r/1", "a")
+    assert version(seen, rights)["record"].keys() == {"record_key", "key", "key1", "version"}
+
+
 def test_a_version_that_was_stated_counts() -> None:
     stated = Record(1, "r", {"record_key": "r", "stated_version": 0}, 7, 0, 0)
     assert (version_of(RECORD), version_of(stated)) == (2, 0)
-    entry = version(stated)
+    entry = version(FULL.shown(stated))
     assert (entry["version"], entry["record"]["version"], entry["record"]["key"]) == (7, 0, "r")
 
 

@@ -1,12 +1,18 @@
 from decimal import Decimal
 
 from proxy.model.record import Action, Attachment, Record
+from proxy.model.rights import FULL, Rights, Shown
 from proxy.web.api import wire
+from tests.support.contacts import make_contacts
 
 RECORD = Record(
     7, "k/1", {"id": "k/1", "sum": Decimal("0.10"), "note": None}, 2, 1, 1_700_000_000_123, None, Action.UPDATE, "c"
 )
 FILE = Attachment("f1", "a b.txt", "00", "text/plain", 3, 0, 1)
+
+
+def shown(record: Record = RECORD) -> Shown:
+    return FULL.shown(record)
 
 
 def test_a_decimal_keeps_its_digits():
@@ -17,7 +23,7 @@ def test_a_decimal_keeps_its_digits():
 
 
 def test_a_write_answers_with_fields_and_instants():
-    assert wire.written(RECORD) == {
+    assert wire.written(shown()) == {
         "id": "k/1",
         "sum": Decimal("0.10"),
         "note": None,
@@ -25,24 +31,36 @@ def test_a_write_answers_with_fields_and_instants():
         "updated_at": "2023-11-14T22:13:20.123Z",
     }
     ending = Record(7, "k", {}, 1, 0, 0, 0)
-    assert wire.written(ending)["expires_at"] == "1970-01-01T00:00:00.000Z"
+    assert wire.written(shown(ending))["expires_at"] == "1970-01-01T00:00:00.000Z"
+
+
+def test_fields_that_are_not_shown_as_they_are_are_named():
+    assert wire.written(shown(), ["sum"])["meta"] == {"redacted_fields": ["sum"]}
+    assert "meta" not in wire.written(shown())
+
+
+async def test_a_page_names_them_where_there_are_any():
+    records = (await make_contacts()).records
+    assert wire.redacted_fields(records) == {}
+    veiled = Rights(frozenset(), records.schema, frozenset(("name",)), {"name": lambda *_: "x"})
+    assert wire.redacted_fields(records.under(veiled)) == {"redacted_fields": ["name"]}
 
 
 def test_a_search_adds_the_attachments():
-    assert wire.found(RECORD, "s", "id")["attachments"] == []
+    assert wire.found(shown(), "s", "id")["attachments"] == []
     record = Record(7, "k/1", {}, 1, 0, 0, attachments=(FILE,))
-    (shown,) = wire.found(record, "a b", "id")["attachments"]
-    assert shown["download_link"] == "/api/models/a%20b/k%2F1/files/f1"
-    assert (shown["size"], shown["updated_at"]) == (3, "1970-01-01T00:00:00.001Z")
+    (file,) = wire.found(shown(record), "a b", "id")["attachments"]
+    assert file["download_link"] == "/api/models/a%20b/k%2F1/files/f1"
+    assert (file["size"], file["updated_at"]) == (3, "1970-01-01T00:00:00.001Z")
 
 
 def test_a_record_of_an_entity_shows_its_key():
-    assert wire.found(RECORD, "s", None)["record_key"] == "k/1"
-    assert "record_key" not in wire.found(RECORD, "s", "id")
+    assert wire.found(shown(), "s", None)["record_key"] == "k/1"
+    assert "record_key" not in wire.found(shown(), "s", "id")
 
 
 def test_a_version_tells_who_and_what():
-    assert wire.version(RECORD) == {
+    assert wire.version(shown()) == {
         "version": 2,
         "action": "update",
         "at": "2023-11-14T22:13:20.123Z",

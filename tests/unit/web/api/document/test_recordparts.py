@@ -1,10 +1,11 @@
 from proxy.model.record import Record
+from proxy.model.rights import FULL
 from proxy.web.api import recordwire
 from proxy.web.api.document.recordparts import COMPONENTS, kept, shown
 
 
 def test_the_document_has_every_field_of_an_answer_and_no_other():
-    answer = recordwire.shown(Record(1, "r", {}, 1, 0, 0), "se")
+    answer = recordwire.shown(FULL.shown(Record(1, "r", {}, 1, 0, 0)), "se")
     assert set(COMPONENTS["KeptRecord"]["required"]) == answer.keys()
     assert COMPONENTS["KeptRecord"]["properties"].keys() == answer.keys()
     assert shown().keys() == answer.keys()
@@ -13,4 +14,4 @@ def test_the_document_has_every_field_of_an_answer_and_no_other():
 def test_examples_say_both_names_and_the_history_only_fields():
     record = shown(record_key="r", range_key1=1)
     assert (record["key"], record["range_key"]) == ("r", 1)
-    assert kept(record).keys() == recordwire.version(Record(1, "r", {}, 1, 0, 0))["record"].keys()
+    assert kept(record).keys() == recordwire.version(FULL.shown(Record(1, "r", {}, 1, 0, 0)))["record"].keys()
