@@ -467,7 +467,7 @@ async def test_a_field_that_goes_takes_nothing_out_of_hiding(here):
 
 
 async def test_the_record_based_family_is_under_the_same_policies(here):
-    R = "/api/records"
+    base = "/api/records"
     fields = {"key1": "hidden", "key2": "masked", "body": {"valueType": "redacted", "format": "[a-z]{9}"}}
     await here.policy("mine", "records", "read", "write", fields=fields, rows={"filter": {"key3": "north"}})
     own = {
@@ -482,31 +482,37 @@ async def test_the_record_based_family_is_under_the_same_policies(here):
     await ask(
         here,
         "POST",
-        R + "/batch",
+        base + "/batch",
         {"country": "se", "records": [own, {**own, "record_key": "b", "key3": "south"}]},
         "writer",
     )
-    page = (await ask(here, "POST", R + "/find", {"country": "se"}, "under:mine")).json
+    page = (await ask(here, "POST", base + "/find", {"country": "se"}, "under:mine")).json
     (record,) = page["data"]
     assert page["meta"]["redacted_fields"] == ["body", "key2"]
     assert "key1" not in record
     assert (record["key"], record["key2"], record["range_key"]) == ("a", "***", 5)
     assert re.fullmatch("[a-z]{9}", record["body"])
-    past = (await ask(here, "GET", R + "/se/a/history", as_="under:mine")).json
+    past = (await ask(here, "GET", base + "/se/a/history", as_="under:mine")).json
     assert (past["data"][0]["record"]["body"], past["meta"]["redacted_fields"]) == (record["body"], ["body", "key2"])
-    assert code(await ask(here, "GET", R + "/se/b/history", as_="under:mine")) == (404, "not_found")
+    assert code(await ask(here, "GET", base + "/se/b/history", as_="under:mine")) == (404, "not_found")
     for wanted in ({"key1": "secret"}, {"key2": "ab1"}, {"body": "{}"}):
-        assert (await ask(here, "POST", R + "/find", {"country": "se", "filter": wanted}, "under:mine")).status == 400
-    rewritten = await ask(here, "POST", R, {"country": "se", "record_key": "a", "key3": "north"}, "under:mine")
+        assert (
+            await ask(here, "POST", base + "/find", {"country": "se", "filter": wanted}, "under:mine")
+        ).status == 400
+    rewritten = await ask(here, "POST", base, {"country": "se", "record_key": "a", "key3": "north"}, "under:mine")
     assert (rewritten.status, rewritten.json["meta"]) == (201, {"redacted_fields": ["body", "key2"]})
     assert (rewritten.json["body"], "key1" in rewritten.json) == (None, False)
-    (kept,) = (await ask(here, "POST", R + "/find", {"country": "se", "filter": {"key": "a"}}, "writer")).json["data"]
+    (kept,) = (await ask(here, "POST", base + "/find", {"country": "se", "filter": {"key": "a"}}, "writer")).json[
+        "data"
+    ]
     assert (kept["key1"], kept["key2"]) == ("secret", None)  # what the caller does not know of stays
-    assert code(await ask(here, "POST", R, {"country": "se", "record_key": "b", "key3": "north"}, "under:mine")) == (
+    assert code(await ask(here, "POST", base, {"country": "se", "record_key": "b", "key3": "north"}, "under:mine")) == (
         409,
         "record_exists",
     )
-    assert code(await ask(here, "DELETE", R + "/se/a", as_="under:mine")) == (401, "access_denied")
+    assert code(await ask(here, "DELETE", base + "/se/a", as_="under:mine")) == (401, "access_denied")
     count = {"metrics": {"n": {"func": "count"}}}
-    assert (await ask(here, "POST", R + "/aggregate", count, "under:mine")).json["data"]["all"]["metrics"] == {"n": 1}
-    assert code(await ask(here, "POST", R + "/aggregate", count, "under:all")) == (403, "access_denied")
+    assert (await ask(here, "POST", base + "/aggregate", count, "under:mine")).json["data"]["all"]["metrics"] == {
+        "n": 1
+    }
+    assert code(await ask(here, "POST", base + "/aggregate", count, "under:all")) == (403, "access_denied")
