@@ -102,7 +102,7 @@ def started(name: str, command: Sequence[str], port: int, folder: Path, *, proxy
 def _environment() -> dict[str, str]:
     """That of this process, without settings of Domicile in it, which would outdo the settings file."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DOMICILE__")}
-    return kept | {"PYTHONPATH": str(ROOT)}
+    return kept | {"PYTHONPATH": str(ROOT), "DOMICILE__LIMITS__REQUESTS_PER_SECOND": "0"}  # the load is one client
 
 
 def _await_port(running: Running) -> None:

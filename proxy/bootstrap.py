@@ -198,12 +198,13 @@ async def running(
     async with AsyncExitStack() as stack:
         rules = load_rules(settings, overrides)
         _refuse_strangers(settings, rules)
-        way, special = ways(settings)
+        applications = Applications(metrics, *ways(settings))
         guard = open_guard(settings, metrics)
         store, _ = await open_with_key(settings, hooks)
         stack.push_async_callback(store.close)
         metrics.watch("domicile_vault_writer_queue", lambda: float(hooks.waiting()))
         book, keysets = await open_environments(settings, store, clock)
+        guard.share(settings.limits.store, keysets[DEFAULT].hasher)
         vault = new_vault(keysets[DEFAULT], store, clock, observer(metrics), vault_options(settings))
         contents = await open_files(settings, vault, lambda: [found.id for found in book.listed()])
         stack.push_async_callback(contents.close)
@@ -225,7 +226,6 @@ async def running(
             return runtime
 
         reloader = Reloader(settings.rules, lambda: load_rules(settings, overrides), adopt, in_force, metrics)
-        applications = Applications(metrics, way, special)
         gateway = Gateway(in_force, journal, gateway_options(settings, applications, guard))
         stack.push_async_callback(gateway.close)
         renewed, declared = lambda: renew(settings, applications), lambda: redeclare(catalog, settings.schemas)

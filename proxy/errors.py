@@ -5,6 +5,7 @@ stored or submitted personal value: details name places (a JSON Pointer, a file 
 """
 
 import enum
+from collections.abc import Mapping
 from typing import NamedTuple
 
 
@@ -56,6 +57,8 @@ class Code(enum.StrEnum):
     WRONG_COUNTRY = "wrong_country"  #: another country than the instance's
     UNAUTHORIZED = "unauthorized"  #: no access token, or one that is invalid or has expired
     FORBIDDEN = "forbidden"  #: the client may not do that
+    TOO_MANY_REQUESTS = "too_many_requests"  #: more than a client or an address may send; later there is room again
+    TOO_MANY_UPLOADS = "too_many_uploads"  #: more uploads of one client at the same time than the settings allow
     OUTSIDE_COUNTRY = "outside_country"  #: the data firewall: the request comes from outside the country
     FILE_EXISTS = "file_exists"  #: the record has a file of that name
     UNKNOWN_FILE = "unknown_file"  #: the record has no file with that id
@@ -108,6 +111,9 @@ class VaultError(Exception):
 
     #: Seconds after which it is worth trying again, where somebody knows.
     retry_after: int | None = None
+
+    #: What callers are told of the limit that refused them, by names of fields.
+    limit: Mapping[str, str] | None = None
 
     #: How the caller may prove who it is, where that was what failed (``WWW-Authenticate``, RFC 9110 section 11.6.1).
     challenge: str | None = None

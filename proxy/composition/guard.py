@@ -1,31 +1,57 @@
-"""Who is let in, as the settings say: the data firewall with its database, its metrics, and the work that keeps it fresh."""
+"""Who is let in, and how often, as the settings say: the data firewall with its database, the limits, and what keeps both fresh."""
 
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from proxy.config import Settings
+from proxy.crypto.prf import Prf
+from proxy.errors import Code
 from proxy.telemetry.metrics import Metrics
 from proxy.web.admin import Check
 from proxy.web.guard.countries import Countries, read_database
 from proxy.web.guard.firewall import Firewall, Mode
+from proxy.web.guard.quotas import Quotas
+from proxy.web.guard.rates import Policy, Rates
+from proxy.web.guard.turns import Turns
 from proxy.web.peers import Trusted
 
+if TYPE_CHECKING:
+    from proxy.web.guard.shared import Shared
 
-@dataclass(frozen=True, slots=True)
+_LIMITED: Final = "domicile_limited_requests_total"
+
+#: Requests of one client that wait for their turn; a head is all that is kept of each.
+_WAITING: Final = 1024
+
+#: What makes keyed hashes for one purpose.
+Hasher = Callable[[str], Prf]
+
+
+@dataclass(slots=True)
 class Guard:
     """What both listeners ask about their callers."""
 
     firewall: Firewall
+    quotas: Quotas
     metrics: Metrics
+    shared: "Shared | None" = None  #: what counts for several replicas
 
     def screened(self, listener: str) -> Callable[[str], None]:
         """What a listener tells of requests from outside."""
 
         def count(outcome: str) -> None:
             self.metrics.cell("domicile_firewall_requests_total", listener, outcome).value += 1
+
+        return count
+
+    def limited(self, listener: str) -> Callable[[str], None]:
+        """What a listener tells of requests that are over a limit."""
+
+        def count(limit: str) -> None:
+            self.metrics.cell(_LIMITED, listener, limit).value += 1
 
         return count
 
@@ -36,8 +62,27 @@ class Guard:
 
     def work(self) -> list[Coroutine[Any, Any, None]]:
         """What runs as long as the instance does."""
-        countries = self.firewall.countries
-        return [] if countries is None else [countries.watch()]
+        countries, shared = self.firewall.countries, self.shared
+        watching = [] if countries is None else [countries.watch()]
+        return watching if shared is None else [*watching, shared.run()]
+
+    def share(self, store: str | None, hasher: Hasher) -> None:
+        """Count together with the replicas that have the same store and the same keys; ``None``: for this process alone."""
+        counted = [rates for rates in (self.quotas.credential, self.quotas.address) if rates is not None]
+        if store is None or not counted:
+            return
+        from proxy.web.guard.shared import Shared
+
+        up, hashed = self.metrics.cell("domicile_limits_store_up"), hasher("limits")
+
+        def name(limit: str, key: str) -> str:
+            """Whose a count is, is nobody's business in the store."""
+            return hashed(f"{limit} {key}".encode()).hex()
+
+        def told(there: bool) -> None:
+            up.value = int(there)
+
+        self.shared = Shared(store, counted, name, told)
 
     async def reload(self) -> None:
         """Read the database again, changed or not; a fault is told, and changes nothing else."""
@@ -47,6 +92,33 @@ class Guard:
 
 def open_guard(settings: Settings, metrics: Metrics) -> Guard:
     """The guard of an instance. Raises ``VaultError`` (BAD_SETTINGS) if the database of countries cannot be used."""
+    return Guard(_firewall(settings, metrics), _quotas(settings, metrics), metrics)
+
+
+def _quotas(settings: Settings, metrics: Metrics) -> Quotas:
+    given = settings.limits
+    uploads = metrics.cell(_LIMITED, "vault", "uploads")
+    concurrent = metrics.cell(_LIMITED, "vault", "concurrent")
+
+    def rates(name: str, per_second: int) -> Rates | None:
+        return Rates(Policy(name, per_second, given.burst)) if per_second else None
+
+    def refused_upload() -> None:
+        uploads.value += 1
+
+    def refused() -> None:
+        concurrent.value += 1
+
+    return Quotas(
+        rates("credential", given.requests_per_second),
+        rates("address", given.address_requests_per_second),
+        Turns(given.concurrent, _WAITING, told=refused),
+        Turns(given.uploads, 0, Code.TOO_MANY_UPLOADS, refused_upload),
+        Trusted(settings.trusted_proxies),
+    )
+
+
+def _firewall(settings: Settings, metrics: Metrics) -> Firewall:
     given = settings.firewall
     countries = None
     if given.country_database is not None:
@@ -57,8 +129,7 @@ def open_guard(settings: Settings, metrics: Metrics) -> Guard:
 
         countries = Countries(given.country_database, failed)
         metrics.watch("domicile_firewall_database_age_seconds", lambda: countries.age)
-    trusted = Trusted(settings.trusted_proxies)
-    return Guard(Firewall(Mode(given.mode), settings.country, given.allow, countries, trusted), metrics)
+    return Firewall(Mode(given.mode), settings.country, given.allow, countries, Trusted(settings.trusted_proxies))
 
 
 def check_firewall(path: Path) -> str:

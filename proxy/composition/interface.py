@@ -65,6 +65,8 @@ def interface(settings: Settings, realm: Administered, around: Around) -> Servic
         on_existing=settings.models.on_existing,
         firewall=guard.firewall,
         screened=guard.screened("vault"),
+        quotas=guard.quotas,
+        limited=guard.limited("vault"),
     )
 
 

@@ -70,4 +70,6 @@ def gateway_options(settings: Settings, applications: Applications, guard: Guard
         preambles=Preambles(trusted) if settings.listen.proxy_protocol else None,
         firewall=guard.firewall if guard.firewall.mode is not Mode.OFF else None,
         screened=guard.screened("proxy"),
+        quotas=guard.quotas if guard.quotas.address is not None else None,
+        limited=guard.limited("proxy"),
     )

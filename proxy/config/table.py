@@ -4,6 +4,7 @@ from typing import Final
 
 from proxy.config import values
 from proxy.config.access import ACCESS
+from proxy.config.guarding import FIREWALL, LIMITS
 from proxy.config.setting import Setting
 from proxy.model import builtin
 
@@ -107,25 +108,7 @@ SETTINGS: Final[dict[str, Setting]] = {
         "Where the keys come from. A key file is made at the first start of a new vault; back it up apart from the data.",
     ),
     **ACCESS,
-    "firewall.mode": Setting(
-        "off",
-        values.one_of("off", "block", "mask"),
-        "off, block or mask",
-        "What callers outside the country get, at the proxy and at the vault: what everybody gets, nothing (403), or nothing in clear.",
-    ),
-    "firewall.allow": Setting(
-        "[]",
-        values.networks,
-        "a list of networks, such as [10.0.0.0/8, 203.0.113.7]",
-        "Who is inside besides: networks and addresses, private ones too. This machine (loopback) always is.",
-        many=True,
-    ),
-    "firewall.country_database": Setting(
-        "none",
-        values.path_or("none"),
-        "a file of the MaxMind format, such as /var/lib/domicile/country.mmdb, or none",
-        "The database that tells the country of an address; followed while the program runs.",
-    ),
+    **FIREWALL,
     "audit.folder": Setting(
         "{data}/audit",
         values.path,
@@ -249,36 +232,7 @@ SETTINGS: Final[dict[str, Setting]] = {
         "a host name, such as crm.example.com, or none",
         "The name asked for (SNI) and looked for in the application's certificate; none: the host of the endpoint's upstream.",
     ),
-    "limits.held": Setting(
-        "256MiB",
-        values.size(16 * 1024 * 1024),
-        "a size of 16MiB or more, such as 256MiB",
-        "How much memory the bodies of matched requests and answers may take at one time, half for either.",
-    ),
-    "limits.body": Setting(
-        "4MiB",
-        values.size(1024),
-        "a size of 1KiB or more, such as 4MiB",
-        "The largest JSON request to the vault's own interface; a larger one is answered 413.",
-    ),
-    "limits.batch": Setting(
-        "100",
-        values.whole(1, 10_000),
-        "a whole number, such as 100",
-        "At most so many records in one batch; a larger one is answered 422.",
-    ),
-    "limits.find": Setting(
-        "1000",
-        values.whole(1, 10_000),
-        "a whole number, such as 1000",
-        "At most so many records in one answer of a search: the largest limit that callers may ask for.",
-    ),
-    "limits.upload": Setting(
-        "20MB",
-        values.size(1024),
-        "a size of 1KiB or more, such as 20MB",
-        "The largest attachment; a larger one is answered 413.",
-    ),
+    **LIMITS,
     "history.keep": Setting(
         "30d",
         values.duration_or_none,

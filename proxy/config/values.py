@@ -5,6 +5,7 @@ A reason never quotes the text: somebody who pastes a key where its place belong
 
 import ipaddress
 import re
+import urllib.parse
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -222,6 +223,22 @@ def store(text: str) -> Store:
     if not colon or scheme != "sqlite":
         raise ValueError("the embedded SQLite store is the only one there is")
     return Store("sqlite", _whole_path(place))
+
+
+def limit_store(text: str) -> str | None:
+    """``memory``, or the address of a Redis; it may hold a password, so it is never told."""
+    if text == "memory":
+        return None
+    try:
+        parts = urllib.parse.urlsplit(text)
+        good = parts.scheme in ("redis", "rediss") and parts.hostname and parts.port != 0
+    except ValueError:
+        good = False
+    else:
+        good = good and re.fullmatch(r"(/[0-9]{0,5})?", parts.path) and not (parts.query or parts.fragment)
+    if not good:
+        raise ValueError("this is neither the word memory nor the address of a Redis")
+    return text
 
 
 def files(text: str) -> Files:

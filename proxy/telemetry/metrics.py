@@ -110,6 +110,16 @@ METRICS: Final[dict[str, Declared]] = {
         ("outcome",),
         "Requests for access tokens, by outcome: issued, slowed (too many failures or too much at once), or the error.",
     ),
+    "domicile_limited_requests_total": Declared(
+        "counter",
+        ("listener", "limit"),
+        "Requests answered 429, by listener (proxy, vault) and limit: credential, address, concurrent, uploads.",
+    ),
+    "domicile_limits_store_up": Declared(
+        "gauge",
+        (),
+        "1 while the store of limits.store answers; 0: it does not, and each replica counts by itself, or there is none.",
+    ),
     "domicile_firewall_requests_total": Declared(
         "counter",
         ("listener", "outcome"),

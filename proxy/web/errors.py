@@ -50,6 +50,8 @@ STATUS: Final[Mapping[Code, int]] = MappingProxyType(
         Code.UNAUTHORIZED: 401,
         Code.FORBIDDEN: 403,
         Code.OUTSIDE_COUNTRY: 403,
+        Code.TOO_MANY_REQUESTS: 429,
+        Code.TOO_MANY_UPLOADS: 429,
         Code.FILE_EXISTS: 409,
         Code.UNKNOWN_FILE: 404,
         Code.RANGE_UNSATISFIABLE: 416,

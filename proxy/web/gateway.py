@@ -14,6 +14,7 @@ from proxy.web.forwarded import Telling
 from proxy.web.forwarding import Asked, asked, authority
 from proxy.web.guard.firewall import Firewall, Mode, refused
 from proxy.web.guard.masked import masked
+from proxy.web.guard.quotas import Quotas
 from proxy.web.incoming import Incoming
 from proxy.web.matched import Job, Matched, Patience, Rooms
 from proxy.web.passing import Passing, head_of
@@ -56,6 +57,8 @@ class GatewayOptions:
     preambles: Preambles | None = None  #: what reads the PROXY protocol, where it is spoken
     firewall: Firewall | None = None  #: where callers may be; none: anywhere
     screened: Callable[[str], None] = lambda _outcome: None  #: told of requests from outside: blocked, masked
+    quotas: Quotas | None = None  #: how often an address may ask; none: as often as it wants
+    limited: Callable[[str], None] = lambda _limit: None  #: told of each refusal: by which limit
 
 
 class _Known(NamedTuple):
@@ -82,6 +85,9 @@ class Gateway:
         self._preambles = options.preambles
         self._firewall = options.firewall
         self._screened = options.screened
+        self._quotas = options.quotas
+        self._limited = options.limited
+        self._guarded = options.firewall is not None or options.quotas is not None
         self._upstream = upstream
         self._patience = options.patience
         self._addresses: dict[tuple[str, str], Address] = {}
@@ -101,7 +107,7 @@ class Gateway:
 
         What was found out about a head stays with it, for as long as the rules do.
         """
-        if self._firewall is not None and self._firewall.outside_raw(incoming.connection.client.host, incoming.raw):
+        if self._guarded and self._held_back(incoming):
             return None
         head = incoming.head
         known: _Known | None = head.known
@@ -111,7 +117,11 @@ class Gateway:
             return None
         incoming.endpoint = known.endpoint
         quick = Quick(incoming, self._tell)
-        return quick if self._upstream.begin(known.call, quick) else None
+        if not self._upstream.begin(known.call, quick):
+            return None
+        if self._quotas is not None:
+            self._counted(incoming, self._quotas)
+        return quick
 
     def _learn(self, incoming: Incoming) -> "_Known | None":
         """Whether a request with that head can be sent on at once. What was found out on the way is in ``incoming``."""
@@ -136,7 +146,7 @@ class Gateway:
                 incoming.begun = None  # nothing may hold itself: that would stay until garbage is collected
                 await self._passing.go_on(quick)
             else:
-                abroad = self._abroad(incoming)
+                abroad = self._guarded and self._admits(incoming)
                 fields = asked(incoming.head)
                 endpoint = incoming.endpoint or self._route(incoming)
                 body = None
@@ -170,10 +180,25 @@ class Gateway:
         else:
             self._tell(incoming, None)
 
-    def _abroad(self, incoming: Incoming) -> bool:
-        """Whether the caller is outside and sees nothing in clear. Raises ``VaultError`` where nobody outside is answered."""
-        firewall = self._firewall
-        if firewall is None or not firewall.outside_raw(incoming.connection.client.host, incoming.raw):
+    def _held_back(self, incoming: Incoming) -> bool:
+        """Whether ``handle`` has to look at the caller of a request."""
+        host = incoming.connection.client.host
+        if self._firewall is not None and self._firewall.outside_raw(host, incoming.raw):
+            return True
+        return self._quotas is not None and self._quotas.spent(self._quotas.host(host, incoming.raw))
+
+    def _counted(self, incoming: Incoming, quotas: Quotas) -> None:
+        quotas.caller(quotas.host(incoming.connection.client.host, incoming.raw), self._limited)
+
+    def _admits(self, incoming: Incoming) -> bool:
+        """Whether the caller is outside and sees nothing in clear. Raises ``VaultError`` where it gets no answer, or asks too often."""
+        abroad = self._firewall is not None and self._abroad(incoming, self._firewall)
+        if self._quotas is not None:
+            self._counted(incoming, self._quotas)
+        return abroad
+
+    def _abroad(self, incoming: Incoming, firewall: Firewall) -> bool:
+        if not firewall.outside_raw(incoming.connection.client.host, incoming.raw):
             return False
         if firewall.mode is Mode.BLOCK:
             self._screened("blocked")

@@ -2,12 +2,17 @@
 
 import logging
 import time
+from collections.abc import Callable
 from typing import Final
 
+from proxy.errors import Code
 from proxy.redactor.rules import RuleSet
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Cell, Metrics
 from proxy.web.ports import Seen
+
+#: Refusals that strangers can bring about at will: counted, and told at level debug only, so that nobody fills the log.
+_OFTEN: Final = frozenset((Code.OUTSIDE_COUNTRY, Code.TOO_MANY_REQUESTS))
 
 #: Methods that are named in log lines.
 _METHODS: Final = frozenset(
@@ -42,7 +47,7 @@ class MetricsJournal:
         if seen.operation != "-":
             self._fire(seen)
         if seen.code is not None:
-            self._trouble(seen)
+            self._trouble(seen, self._log.debug if seen.code in _OFTEN else self._log.warning)
         elif seen.reported:
             self._log.info(
                 "no rule names this request",
@@ -66,10 +71,10 @@ class MetricsJournal:
         if fired is not None:
             fired.value = time.time()
 
-    def _trouble(self, seen: Seen) -> None:
+    def _trouble(self, seen: Seen, tell: Callable[..., object]) -> None:
         if seen.outcome == "failed":
             self._metrics.cell("domicile_upstream_errors_total", seen.endpoint, str(seen.code)).value += 1
-        self._log.warning(
+        tell(
             "request refused or failed",
             endpoint=seen.endpoint,
             operation=seen.operation,

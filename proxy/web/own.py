@@ -73,6 +73,7 @@ def answer(status: int, error: VaultError, *, head: bool = False, close: bool = 
         b"Content-Type: application/problem+json\r\nContent-Length: %d\r\nCache-Control: no-store\r\n" % len(body),
         ANSWER,
         b"" if wait is None else b"Retry-After: %d\r\n" % wait,
+        b"".join(f"{name}: {value}\r\n".encode("ascii") for name, value in (error.limit or {}).items()),
         b"Connection: close\r\n\r\n" if close else b"\r\n",
         b"" if head else body,
     ]

@@ -46,6 +46,7 @@ class Instance:
             "DOMICILE__LISTEN__PROXY": "127.0.0.1:0",
             "DOMICILE__LISTEN__VAULT": "127.0.0.1:0",
             "DOMICILE__LISTEN__ADMIN": "127.0.0.1:0",
+            "DOMICILE__LIMITS__REQUESTS_PER_SECOND": "0",  # crowds of tests are one client; limits have tests of their own
             **self.environment,
         }
 

@@ -11,6 +11,7 @@ from aiohttp.web_protocol import RequestHandler
 from proxy.errors import Code, VaultError
 from proxy.telemetry import logs
 from proxy.web.api.errors import refused
+from proxy.web.api.limiting import by_address
 from proxy.web.api.operation import Answer, Operation, Services
 from proxy.web.api.operations import OPERATIONS
 from proxy.web.api.screening import screen
@@ -98,6 +99,7 @@ def _unreached(request: web.Request, services: Services, error: web.HTTPExceptio
     """The answer to a request that no operation takes; whoever is outside is not even told that."""
     try:
         screen(request, services)
+        by_address(request, services)
     except VaultError as fault:
         return refused("", fault)
     if isinstance(error, web.HTTPMethodNotAllowed):

@@ -24,6 +24,8 @@ from proxy.vault.contents import Contents
 from proxy.vault.records import Records
 from proxy.web.api.auditing import Auditing
 from proxy.web.guard.firewall import Firewall, Mode, refused
+from proxy.web.guard.firewall import Firewall
+from proxy.web.guard.quotas import Quotas
 from proxy.web.peers import Trusted
 
 
@@ -113,6 +115,8 @@ class Services:
     acl: Asker | None = None  #: who asks the filter endpoints of policies
     firewall: Firewall | None = None  #: where callers may be; none: anywhere
     screened: Callable[[str], None] = _unscreened  #: told of each request from outside: blocked, masked
+    quotas: Quotas = field(default_factory=Quotas)  #: how often, and how much at a time
+    limited: Callable[[str], None] = _unscreened  #: told of each refusal: by which limit
 
     @property
     def blocks(self) -> bool:

@@ -1,7 +1,8 @@
 """From a request to its operation's handler and back: what every operation has in common, in one order.
 
-From where (``screening``); who calls; what it may call; the query; type and size of the body; its JSON; idempotency; the handler. The first check that fails
-answers, so that nobody without a token learns what the vault has, and nothing is read that is not wanted.
+From where, and how often (``screening``, ``limiting``); who calls; what it may call; the query; type and size of the body; its
+JSON; idempotency; the handler. The first check that fails answers, so that nobody without a token learns what the vault has, and
+nothing is read that is not wanted.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from proxy.telemetry import logs
 from proxy.web.api import bodies
 from proxy.web.api.access import not_admin
 from proxy.web.api.auditing import NOBODY, Page
+from proxy.web.api.limiting import by_address, by_client, told
 from proxy.web.api.operation import Access, Answer, Call, Operation, Services, Takes
 from proxy.web.api.screening import outside, screen
 
@@ -42,53 +44,78 @@ _ALWAYS: Final = {"Cache-Control": "no-store", "Server": "domicile", "X-Content-
 
 def serve(operation: Operation, services: Services) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     """The aiohttp handler of an operation."""
-    reads_json = operation.takes is Takes.JSON
-    known = frozenset(operation.query)
-    guarded = operation.access is not Access.OPEN
-    limit = services.body_limit if guarded else min(services.body_limit, _STRANGER_BYTES)
-    event = event_of(operation)
-    replayable = operation.method in ("POST", "DELETE") and guarded and not operation.reads
+    return _Served(operation, services).handle
 
-    async def handle(request: web.Request) -> web.StreamResponse:
+
+class _Served:
+    """One operation, with all that can be known of its requests before one comes."""
+
+    def __init__(self, operation: Operation, services: Services) -> None:
+        self._operation = operation
+        self._services = services
+        self._known = frozenset(operation.query)
+        self._guarded = operation.access is not Access.OPEN
+        self._limit = services.body_limit if self._guarded else min(services.body_limit, _STRANGER_BYTES)
+        self._event = event_of(operation)
+        turns = services.quotas.uploads if operation.takes is Takes.STREAM else services.quotas.concurrent
+        self._turns = turns if self._guarded else None
+        self._replayable = operation.method in ("POST", "DELETE") and self._guarded and not operation.reads
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer a request, or raise ``VaultError``."""
+        operation, services = self._operation, self._services
         request[OPERATION] = operation
         page = None
-        if event is not None:
-            page = request[PAGE] = Page(operation.name, event, request.match_info, operation.schema)
+        if self._event is not None:
+            page = request[PAGE] = Page(operation.name, self._event, request.match_info, operation.schema)
         screen(request, services)
-        principal = await services.access(request) if guarded else NOBODY
-        if page is not None:
-            page.principal = principal
-        abroad = guarded and outside(request, services, operation, principal)
+        by_address(request, services)
+        principal, abroad = NOBODY, False
+        if self._guarded:
+            principal = await services.access(request)
+            if page is not None:
+                page.principal = principal
+            abroad = outside(request, services, operation, principal)
+            by_client(request, services, principal)
         if page is not None:
             services.audit.ready()
         if operation.access is Access.ADMIN and not principal.admin:
             raise not_admin()
-        query = _query(request, known) if request.query_string else {}
-        body, content = b"", None
-        if operation.takes is Takes.STREAM:
-            bodies.check_media_type(request, operation.takes.value)
-        elif operation.takes is not Takes.NOTHING:
-            bodies.check_media_type(request, operation.takes.value)
-            body = await _body(request, limit)
-            content = await bodies.parsed(body) if reads_json else None
-        call = Call(operation, services, principal, request, request.match_info, query, body, content, outside=abroad)
-        if not guarded:
-            answer = await operation.handler(call)
-            if page is not None:
-                await services.audit.answered(page, answer.status, call.rights_to)
-            return await send(request, answer)
-        space = call.space
-        with space.catalog.using():
-            if replayable and "Idempotency-Key" in request.headers:
-                answer = await space.once(call, operation.handler)
-            else:
-                answer = await operation.handler(call)
-        if page is not None:
-            repeated = _REPLAYED in answer.headers
-            await services.audit.answered(page, answer.status, call.rights_to, repeated=repeated)
+        query = _query(request, self._known) if request.query_string else {}
+        call = Call(operation, services, principal, request, request.match_info, query, outside=abroad)
+        turns = self._turns
+        if turns is None:
+            return await send(request, await self._carried(call, page))
+        await turns.enter(principal.client)
+        try:
+            answer = await self._carried(call, page)
+        finally:
+            turns.leave(principal.client)
         return await send(request, answer)
 
-    return handle
+    async def _carried(self, call: Call, page: Page | None) -> Answer:
+        """The answer of the handler, with its line in the audit log."""
+        operation, request = self._operation, call.request
+        if operation.takes is not Takes.NOTHING:
+            bodies.check_media_type(request, operation.takes.value)
+            if operation.takes is not Takes.STREAM:
+                call.body = await _body(request, self._limit)
+                if operation.takes is Takes.JSON:
+                    call.content = await bodies.parsed(call.body)
+        repeated = False
+        if not self._guarded:
+            answer = await operation.handler(call)
+        else:
+            space = call.space
+            with space.catalog.using():
+                if self._replayable and "Idempotency-Key" in request.headers:
+                    answer = await space.once(call, operation.handler)
+                    repeated = _REPLAYED in answer.headers
+                else:
+                    answer = await operation.handler(call)
+        if page is not None:
+            await self._services.audit.answered(page, answer.status, call.rights_to, repeated=repeated)
+        return answer
 
 
 def event_of(operation: Operation) -> Event | None:
@@ -135,6 +162,7 @@ async def send(request: web.Request, answer: Answer) -> web.StreamResponse:
     headers: CIMultiDict[str] = CIMultiDict(_ALWAYS)
     if answer.headers:
         headers.update(answer.headers)
+    headers.update(told(request))
     if answer.body or answer.stream is not None:
         headers.setdefault("Content-Type", answer.media_type)
     if answer.stream is None:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from proxy.auth.errors import OAuthError
+from proxy.auth.errors import OAuthError, slow_down
 from proxy.errors import Code, VaultError
 from proxy.web.api import wire
 from proxy.web.api.errors import status_of
@@ -48,6 +48,10 @@ async def jwks(call: Call) -> Answer:
 def refuse(error: VaultError) -> Answer:
     """What failed before a handler, in the words of RFC 6749; a body of another type is ``invalid_request`` like the rest."""
     status = 400 if error.code is Code.UNSUPPORTED_MEDIA_TYPE else status_of("", error.code)
+    if error.code is Code.TOO_MANY_REQUESTS:
+        return _told(slow_down(error.retry_after or 1))
+    if error.code is Code.OUTSIDE_COUNTRY:
+        return _told(OAuthError("access_denied", "Tokens are given only inside the country.", status))
     if status < 500:
         return _told(
             OAuthError("invalid_request", "The request is no form of the size and type that is taken here.", status)

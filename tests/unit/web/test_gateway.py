@@ -15,6 +15,8 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.redactor.rules import Unmatched, Verb
 from proxy.web.guard.countries import Countries
 from proxy.web.guard.firewall import Firewall, Mode
+from proxy.web.guard.quotas import Quotas
+from proxy.web.guard.rates import Policy, Rates
 from proxy.web.peers import Client, Trusted
 from proxy.web.ports import Seen
 from tests.support.countries import AMERICAN, SWEDISH, write
@@ -194,3 +196,32 @@ async def test_masked_callers_see_tokens_write_nothing_and_search_by_nothing(tmp
             assert (await client.ask(post("/people/1", VALUE, OUT))).status == 403
             assert (await client.ask(post("/other", b"x", OUT))).status == 200
             assert (len(server.requests), outcomes) == (3, ["masked"] * 4)
+
+
+# ---------------------------------------------------------------- limits
+
+
+def quota(per_second: int) -> tuple[dict[str, Any], list[str]]:
+    """Options of a gateway where time stands still for the limit of an address."""
+    limited: list[str] = []
+    rates = Rates(Policy("address", per_second, 1), lambda: 0.0)
+    trusted = Trusted((ipaddress.ip_network("127.0.0.1"),))
+    return {"quotas": Quotas(address=rates, trusted=trusted), "limited": limited.append}, limited
+
+
+@pytest.mark.parametrize("request_", [get("/style.css"), get("/people/1"), post("/staff", b"x"), post("/other", b"x")])
+async def test_an_address_may_ask_so_often_and_no_more(request_):
+    options, limited = quota(3)
+    async with RawServer(says(OK)) as server, gateway(server.url, options=options) as (port, steered):
+        async with RawClient(port) as client:
+            statuses = [(await client.ask(request_)).status for _ in range(4)]
+            assert statuses == [200, 200, 200, 429]
+            answer = await client.ask(request_)
+            assert (answer.one("retry-after"), answer.one("domicile-answer")) == (b"1", b"proxy")
+            assert answer.one("ratelimit-policy") == b'"address";q=3;w=1'
+            assert answer.one("ratelimit") == b'"address";r=0;t=1'
+            assert b"too_many_requests" in answer.body
+            other = request_.replace(b"\r\n", b"\r\nX-Forwarded-For: 198.51.100.7\r\n", 1)
+            assert (await client.ask(other)).status == 200
+        assert (len(server.requests), limited) == (4, ["address", "address"])
+        assert [note.code for note in steered.notes[3:5]] == [Code.TOO_MANY_REQUESTS] * 2

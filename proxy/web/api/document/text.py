@@ -84,7 +84,9 @@ first answer is stored with the write, and answered again for 24 hours with `Ide
 request, or while the first is being carried out, is 429 `idempotency_check_failed`. Refusals are not stored.
 
 `/webapi/…` is another name of `/api/…`. A body that does not arrive within a minute is 408; a method that an address does not take is
-405 with `Allow`. Where the instance has a data firewall, requests from outside its country are 403 `outside_country`, whatever they ask for.
+405 with `Allow`. Every answer to a client tells how many
+requests it may send, in `RateLimit` and `RateLimit-Policy`; more are 429 `too_many_requests` with `Retry-After`, and so are uploads of one client
+at the same time beyond a number (`too_many_uploads`). Where the instance has a data firewall, requests from outside its country are 403 `outside_country`, whatever they ask for.
 """.strip()
 
 TAGS: Final[dict[str, str]] = {
@@ -145,6 +147,6 @@ STATUSES: Final[dict[int, str]] = {
     415: "Another content type than the operation takes.",
     416: "A range of bytes that the file does not have; `Content-Range` tells its length.",
     422: "Well-formed, but it cannot be carried out: a batch over its limit, records that do not open, a search that is too broad.",
-    429: "Too many requests; the check of an `Idempotency-Key` failed.",
+    429: "Too many requests (`too_many_requests`) or uploads (`too_many_uploads`) of this client or address; the check of an `Idempotency-Key` failed.",
     500: "The service failed, or its store cannot be used at the moment (503); with `Retry-After` where it passes by itself.",
 }

@@ -1,0 +1,50 @@
+"""The limits on how often somebody may ask, on the vault listener: counted before anything is read, told in every answer."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from aiohttp import web
+
+from proxy.model.access import Principal
+from proxy.web.api.operation import Services
+from proxy.web.guard.quotas import LimitedError, Told, limit_fields
+from proxy.web.guard.rates import Rates, Verdict
+from proxy.web.peers import caller_of, plain
+
+_CHAIN: Final = "X-Forwarded-For"
+
+_Count = Callable[[str, Told], tuple[Rates, Verdict] | None]
+
+#: What was counted for a request, for the fields of its answer.
+COUNTED: Final = web.RequestKey("counted", tuple[Rates, Verdict])
+
+
+def by_address(request: web.Request, services: Services) -> None:
+    """Count a request by where it comes from. Raises ``VaultError`` (TOO_MANY_REQUESTS)."""
+    if services.quotas.address is not None:
+        peer = plain(request.remote or "")
+        trusted = services.trusted
+        host = caller_of(peer, request.headers.getall(_CHAIN, ()), trusted) if trusted.holds(peer) else peer
+        _note(request, services.quotas.caller, host, services.limited)
+
+
+def by_client(request: web.Request, services: Services, principal: Principal) -> None:
+    """Count a request by who sends it. Raises ``VaultError`` (TOO_MANY_REQUESTS)."""
+    if services.quotas.credential is not None:
+        _note(request, services.quotas.client, principal.client, services.limited)
+
+
+def told(request: web.Request) -> Mapping[str, str]:
+    """The fields that the answer to a request tells of its limit; none where nothing was counted."""
+    counted = request.get(COUNTED)
+    return {} if counted is None else limit_fields(*counted)
+
+
+def _note(request: web.Request, count: _Count, key: str, limited: Told) -> None:
+    try:
+        counted = count(key, limited)
+    except LimitedError as error:
+        request[COUNTED] = error.counted
+        raise
+    if counted is not None:
+        request[COUNTED] = counted
