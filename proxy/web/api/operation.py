@@ -24,7 +24,6 @@ from proxy.vault.contents import Contents
 from proxy.vault.records import Records
 from proxy.web.api.auditing import Auditing
 from proxy.web.guard.firewall import Firewall, Mode, refused
-from proxy.web.guard.firewall import Firewall
 from proxy.web.guard.quotas import Quotas
 from proxy.web.peers import Trusted
 
