@@ -6,14 +6,17 @@ from proxy.auth.opening import open_policies
 from proxy.auth.service import TokenService
 from proxy.composition.guard import Guard
 from proxy.config import Settings
+from proxy.errors import VaultError
 from proxy.functions.installed import installed
 from proxy.functions.runner import Bounds, Runner
 from proxy.model.limits import DEFAULTS, Limits
+from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.catalog import Catalog
 from proxy.vault.collection import History
 from proxy.vault.contents import Contents
 from proxy.vault.idempotency import Replies, system_collection
+from proxy.vault.rehash_job import open_job
 from proxy.vault.vault import Vault
 from proxy.web.api.access import bearer
 from proxy.web.api.auditing import Auditing
@@ -22,12 +25,21 @@ from proxy.web.api.operation import Administered, Services, Space
 from proxy.web.api.repeating import repeating
 from proxy.web.peers import Trusted
 
+_log = logs.logger("vault")
+
 
 async def space(vault: Vault, catalog: Catalog, contents: Contents | None) -> Space:
     """What the interface works with in the environment of a vault. Raises ``VaultError`` when the store cannot be written."""
     system = await system_collection(vault)
     policies = await open_policies(system.around.store, system.around.keyset)
-    return Space(catalog=catalog, once=repeating(Replies(), system), policies=policies, contents=contents)
+    job = await open_job(vault, catalog, _report)
+    catalog.closes(job.close)
+    once = repeating(Replies(), system)
+    return Space(catalog=catalog, once=once, policies=policies, contents=contents, rehash=job)
+
+
+def _report(error: VaultError) -> None:
+    _log.error("a rehash of all records failed and will be tried again", code=error.code, text=error.message)
 
 
 class Around(NamedTuple):

@@ -35,7 +35,7 @@ from proxy.vault.contents import Content, Contents, Kept
 from proxy.vault.records import Records
 from proxy.vault.within import Within
 
-__all__ = ["Label", "attachments_of", "change", "delete", "download", "move", "replace", "upload"]
+__all__ = ["Label", "attachments_of", "change", "delete", "download", "move", "replace", "show", "upload"]
 
 #: Further changes for the commit, given the attachment as it is then; none of a delete or a move.
 Then = Callable[[Sequence[Attachment]], Sequence[Change]]
@@ -143,6 +143,15 @@ async def change(owner: Owner, file_id: str, label: tuple[str | None, str | None
                 noting.written(records.name, (owner.key,), (), (file_id,))
                 return shown
     raise overtaken(records)
+
+
+async def show(owner: Owner, file_id: str) -> Attachment:
+    """What is known of a file. Raises ``VaultError``: NOT_FOUND, UNKNOWN_FILE, CANNOT_OPEN."""
+    await owner.readable()
+    row = await owner.row()
+    found = open_file(owner.records, row, await owner.file(row, file_id)).attachment
+    noting.revealed(owner.records.name, (owner.key,), ())
+    return found
 
 
 async def move(owner: Owner, destination: str, file_ids: Sequence[str], then: Then) -> None:

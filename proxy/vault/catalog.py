@@ -8,7 +8,7 @@ Whoever works with ``records`` does so within ``using``: what changes waits unti
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
@@ -63,6 +63,7 @@ class Catalog:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._later: dict[str, asyncio.Task[None]] = {}  #: definitions of files that wait for a migration to end
         self._changing = asyncio.Lock()
+        self._closing: list[Callable[[], Awaitable[None]]] = []
         self._epochs = Epochs()
         self._in_force: dict[Origin, frozenset[str]] = {}  #: names that files, and rules, declare now
 
@@ -229,8 +230,14 @@ class Catalog:
         while running := [task for held in tasks if (task := held.get(name)) is not None and not task.done()]:
             await asyncio.wait(running)
 
+    def closes(self, close: Callable[[], Awaitable[None]]) -> None:
+        """Let other work on the records end together with this."""
+        self._closing.append(close)
+
     async def close(self) -> None:
         """Stop; a migration under way goes on at the next start."""
+        for close in self._closing:
+            await close()
         tasks = [*self._tasks.values(), *self._later.values()]
         for task in tasks:
             task.cancel()

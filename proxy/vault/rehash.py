@@ -14,11 +14,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from proxy.audit import noting
 from proxy.crypto.prf import Prf
 from proxy.errors import Code, Detail, VaultError
-from proxy.model.builtin import PROFILE_KEY
+from proxy.model.builtin import BODY, PROFILE_KEY
+from proxy.model.dialect import ALIASES
 from proxy.model.faults import step
-from proxy.model.query import Equals
+from proxy.model.policy import Act
+from proxy.model.query import KEY, Equals
 from proxy.model.record import Record, Rehashed, Tokens
 from proxy.model.value import Value
 from proxy.storage.changes import Change, Reindex, Replace
@@ -64,6 +67,12 @@ class Rehash:
         self._job = job
         self._makers: dict[str, Rehasher] = {}
         self._digests: dict[str, Prf] = {}
+
+    @property
+    def fields(self) -> list[str]:
+        """The fields of records that the rules name."""
+        known = {field.name for field in self._records.schema.fields}
+        return sorted({own if (own := ALIASES.get(name, name)) in known else BODY for name in self._rules})
 
     def tokens(self, record: Record) -> tuple[Tokens, dict[str, Any]]:
         """What the record has of tokens then, and the new values by names of rules.
@@ -167,13 +176,30 @@ async def resolve(records: Records, tokens: Sequence[str]) -> list[Resolved]:
     rids = tuple({rid for found in hits.values() for rid in found})
     where = All(((await ask(records, ())).where, Is("@rid", rids)))
     page = await collection.store.select(collection.table, Select(where, collection.clock(), counted=False))
-    opened = {row.rid: records.open(row) for row in page.rows}
+    seen = await records.permitted([records.open(row) for row in page.rows])
+    opened = {record.rid: record for record in seen}
     found: list[Resolved] = []
     for digest, token in hashes.items():
         for rid in hits.get(digest, ()):
             if rid in opened:
                 found.extend(_resolved(records, opened[rid], token))
+    noting.revealed(records.name, [one.record.key for one in found], (KEY, PROFILE_KEY) if found else ())
     return found
+
+
+def newest(records: Records, record: Record, wanted: Callable[[str], bool]) -> dict[str, Any]:
+    """The newest tokens of the values that a record has now, of the rules that are ``wanted``, by their names."""
+    return {
+        name: shown(Value(kept.token, kept.json))
+        for name, kept in (record.tokens or {}).items()
+        if wanted(name) and _stands(records, record, name, kept)
+    }
+
+
+def _stands(records: Records, record: Record, name: str, kept: Rehashed) -> bool:
+    """Whether the value that tokens were made of still is the record's."""
+    value = value_at(records.schema, record.fields, name)
+    return value is not None and _digest(_digests(records, name), value) == kept.of
 
 
 def _resolved(records: Records, record: Record, token: str) -> Iterator[Resolved]:
@@ -181,8 +207,7 @@ def _resolved(records: Records, record: Record, token: str) -> Iterator[Resolved
     for name, kept in (record.tokens or {}).items():
         if not kept.found or (token != kept.token and token not in kept.old):
             continue
-        value = value_at(records.schema, record.fields, name)
-        if value is not None and _digest(_digests(records, name), value) == kept.of:
+        if _stands(records, record, name, kept):
             yield Resolved(token, record, name, kept.token)
 
 
@@ -193,11 +218,13 @@ async def rehash(records: Records, plan: Rehash, keys: Sequence[str], most: int,
     """
     for _ in range(TRIES):
         wanted = await _matching(records, keys, most)
+        await _permitted(records, wanted)
         async with locked(records, [row.key for row in wanted if row.key is not None]):
             rows = await _again(records, wanted)
             made, more = _all(plan, [(row, records.open(row)) for row in rows])
             if await attempt(records, [*more, *closing(made)]):
                 records.collection.observe("rehashed", len(made))
+                noting.written(records.name, [one.record.key for one in made], plan.fields)
                 return made
     raise overtaken(records)
 
@@ -210,6 +237,15 @@ def _all(plan: Rehash, rows: Iterable[tuple[Row, Record]]) -> tuple[list[Made], 
         made.append(Made(record, fields))
         more.extend(plan.changes(row, record, tokens))
     return made, more
+
+
+async def _permitted(records: Records, wanted: Sequence[Row]) -> None:
+    """Raise unless the filter endpoint lets the caller read and change all of these."""
+    if records.gate is None:
+        return
+    keys = [key for row in wanted if (key := records.open(row).key) is not None]
+    for act in (Act.READ, Act.WRITE):
+        await records.permit(act, keys)
 
 
 async def _matching(records: Records, keys: Sequence[str], most: int) -> list[Row]:

@@ -1,6 +1,6 @@
 """What a rehash is to compute: which fields, each by which strategy, read from a request; all faults at once.
 
-The name of a rule is that of a field of the record, of a member of its ``body`` where that is a JSON object, or a path into it
+The name of a rule is that of a field of the record (``dialect.ALIASES`` count), of a member of its ``body`` where that is a JSON object, or a path into it
 (``$.address.city``). ``*`` is for every field and member that holds a text and is not named. The key of a record, and the body as
 a whole, are rehashed only by name.
 """
@@ -14,6 +14,7 @@ import msgspec
 from proxy.errors import Code
 from proxy.model.builtin import BODY, PRECOMMIT_BODY
 from proxy.model.conditions import steps_of
+from proxy.model.dialect import ALIASES
 from proxy.model.faults import Faults, step
 from proxy.model.query import KEY
 from proxy.model.record import Fields
@@ -83,10 +84,11 @@ def _rule(raw: Any, place: str, faults: Faults) -> Strategy | None:
 def selected(rules: Rules, schema: Schema, fields: Fields) -> Iterator[tuple[str, Strategy, Value | None]]:
     """What the rules name of a record, each with its value; ``None``: it has none. Each once, in the order of the rules."""
     known = {field.name for field in schema.fields}
-    body = _body(fields) if any(name not in known for name in rules) else {}
+    body = _body(fields) if any(ALIASES.get(name, name) not in known for name in rules) else {}
     for name, chosen in rules.items():
+        own = ALIASES.get(name, name)
         if name != REST:
-            yield name, chosen, value_of(fields.get(name) if name in known else _member(body, name))
+            yield name, chosen, value_of(fields.get(own) if own in known else _member(body, name))
     if REST not in rules:
         return
     for field in schema.fields:
@@ -100,8 +102,8 @@ def selected(rules: Rules, schema: Schema, fields: Fields) -> Iterator[tuple[str
 
 def value_at(schema: Schema, fields: Fields, name: str) -> Value | None:
     """The value that a rule of this name means, if the record has one."""
-    if any(field.name == name for field in schema.fields):
-        return value_of(fields.get(name))
+    if any(field.name == ALIASES.get(name, name) for field in schema.fields):
+        return value_of(fields.get(ALIASES.get(name, name)))
     return value_of(_member(_body(fields), name))
 
 

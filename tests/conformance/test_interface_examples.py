@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from proxy.web.api.document.assemble import assemble
 from proxy.web.api.document.described import DESCRIBED
 from proxy.web.api.document.parts import Description, Example
-from proxy.web.api.document.world import CONTACT, FILE, RECORDS
+from proxy.web.api.document.world import CONTACT, FILE, KEPT, RECORDS
 from proxy.web.api.operation import Operation
 from proxy.web.api.operations import OPERATIONS
 from tests.support.world import ENGINES, World, world
@@ -36,6 +36,8 @@ DIFFERS = {
     "file_id",
     "download_link",
     "expires_at",
+    "run",
+    "began_at",
 }
 
 DOCUMENT = assemble(OPERATIONS, DESCRIBED)
@@ -48,14 +50,20 @@ def alike(value: Any) -> Any:
     return [alike(item) for item in value] if isinstance(value, list) else value
 
 
-async def furnished(here: World, example: Example) -> dict[str, str]:
+async def furnished(here: World, operation: Operation, example: Example) -> dict[str, str]:
     """Make what the examples find; the texts that stand for what differs each time."""
     await here.declare("contact", CONTACT)
     for record in RECORDS:
         here.clock.advance(1000)
         assert (await here.client("POST", "/api/models/contact", json=record)).status == 201
     await here.realm.create("examples", "For examples")
-    texts = {"file_id": await attached(here)}
+    of_records = operation.schema is not None
+    for kept in KEPT if of_records else ():
+        here.clock.advance(1000)
+        assert (await here.client("POST", "/api/records", json=kept)).status == 201
+    owner = f"/api/records/se/{KEPT[0]['record_key']}" if of_records else f"/api/models/contact/{RECORDS[0]['id']}"
+    told_of = not of_records or any(word in operation.path for word in ("/files", "/attachments"))
+    texts = {"file_id": await attached(here, owner)} if told_of else {}
     if not any(text in str((example.path, example.headers)) for text in ("{client_id}", "{basic}")):
         return texts  # a client costs the time that guessing its secret would
     made = await here.office.service.clients.create("examples", "default", admin=True)
@@ -63,13 +71,12 @@ async def furnished(here: World, example: Example) -> dict[str, str]:
     return {**texts, "client_id": made.client.id, "basic": basic}
 
 
-async def attached(here: World) -> str:
-    """The file of the first record; its id."""
+async def attached(here: World, owner: str) -> str:
+    """The file of the first record of a family; its id."""
     name, content = FILE
     form = FormData()
     form.add_field("file", content, filename=name, content_type="text/plain")
-    path = f"/api/models/contact/{RECORDS[0]['id']}/files"
-    return str((await here.client("POST", path, data=form, headers={"x-filename": name})).json["file_id"])
+    return str((await here.client("POST", owner + "/files", data=form, headers={"x-filename": name})).json["file_id"])
 
 
 def filled(text: str, texts: dict[str, str]) -> str:
@@ -108,7 +115,7 @@ def audited(here: World, operation: Operation, example: Example) -> None:
 async def test_every_example_answers_as_documented(operation: Operation, example: Example, engine, tmp_path):
     described = DESCRIBED[operation.name]
     async with world(tmp_path, engine) as here:
-        texts = await furnished(here, example)
+        texts = await furnished(here, operation, example)
         path = operation.path
         for name, value in example.path.items():
             path = path.replace(f"{{{name}}}", quote(filled(value, texts), safe=""))

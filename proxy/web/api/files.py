@@ -1,10 +1,9 @@
 """Handlers of attachments: upload, replace, change, download, move, delete."""
 
 import hashlib
-import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final
-from urllib.parse import quote, unquote_to_bytes
+from urllib.parse import quote
 
 import msgspec
 
@@ -19,7 +18,7 @@ from proxy.vault.attached import Label
 from proxy.vault.attachments import Download, Incoming, Owner, Then
 from proxy.vault.contents import Contents
 from proxy.vault.idempotency import Answered
-from proxy.web.api import wire
+from proxy.web.api import uploadname, wire
 from proxy.web.api.errors import refused
 from proxy.web.api.models import records_of
 from proxy.web.api.operation import Answer, Call
@@ -29,9 +28,6 @@ from proxy.web.api.ranges import asked
 #: Bytes of an upload that may stand around its content, for a request to be refused by its length alone.
 _AROUND: Final = 64 * 1024
 
-_FILENAME: Final = "x-filename"
-_ESCAPED: Final = re.compile(r"%[0-9A-Fa-f]{2}", re.ASCII)
-_EXTENDED: Final = re.compile(r"utf-8'[A-Za-z0-9-]*'", re.ASCII | re.IGNORECASE)  # RFC 8187, section 3.2
 _GONE: Final = Answer(204)
 
 
@@ -76,6 +72,11 @@ async def change_attachment(call: Call) -> Answer:
     label = _label(call.content)
     made = await attachments.change(_owner(call, "record_key"), call.path["file_id"], label)
     return _shown(call, made, 200)
+
+
+async def show_attachment(call: Call) -> Answer:
+    """What is known of a file."""
+    return _shown(call, await attachments.show(_owner(call, "record_key"), call.path["file_id"]), 200)
 
 
 async def download_attachment(call: Call) -> Answer:
@@ -144,42 +145,22 @@ def _nothing_more(_made: Sequence[Attachment]) -> Sequence[Change]:
 
 
 def _shown(call: Call, made: Attachment, status: int) -> Answer:
-    base = wire.files_of(call.path["record_key"], call.schema or "", call.path.get("country"))
+    base = wire.filled(call.operation.path.partition("/{file_id}")[0], call.path)
     return wire.answer(status, wire.attachment(base, made))
 
 
 async def _incoming(call: Call) -> Incoming:
     """The file of an upload; its content is read when somebody asks for it."""
-    faults: list[Detail] = []
-    name = _filename(call.request.headers.getall(_FILENAME, []), faults)
-    if faults:
-        raise VaultError(Code.INVALID_FILE, "The upload lacks a file name that can be used.", tuple(faults))
+    named_inside = call.operation.named_inside
+    name = "" if named_inside else uploadname.of_header(call.request.headers.getall(uploadname.HEADER, []))
     limit = _contents(call).limit
     if (call.request.content_length or 0) > limit + _AROUND:
         raise VaultError(Code.TOO_LARGE, f"The file is larger than {limit} bytes, the most that is taken here.")
     part = Part(call.request)
     await part.begin()
+    if named_inside:
+        name = uploadname.of_part(part.disposition)
     return Incoming(Label(name, part.mime_type), part.content())
-
-
-def _filename(given: Sequence[str], faults: list[Detail]) -> str:
-    """The file name of the header field: as it is, percent-encoded, or as RFC 8187 writes it; UTF-8 in every case."""
-    if len(given) != 1:
-        faults.append(Detail(_FILENAME, "Has to be there, once."))
-        return ""
-    text = given[0].strip()
-    if (extended := _EXTENDED.match(text)) is not None:
-        text = text[extended.end() :]
-    name = text
-    if extended is not None or _ESCAPED.search(text):
-        try:
-            name = unquote_to_bytes(text.encode("utf-8", "surrogateescape")).decode()
-        except UnicodeDecodeError:
-            faults.append(Detail(_FILENAME, "What is percent-encoded has to be UTF-8."))
-            return ""
-    if (fault := fault_of_filename(name)) is not None:
-        faults.append(Detail(_FILENAME, f"A file name {fault}"))
-    return name
 
 
 def _label(content: Any) -> tuple[str | None, str | None]:

@@ -22,6 +22,7 @@ from proxy.storage.changes import Change
 from proxy.vault.catalog import Catalog
 from proxy.vault.contents import Contents
 from proxy.vault.records import Records
+from proxy.vault.rehash_job import RehashJob
 from proxy.web.api.auditing import Auditing
 from proxy.web.guard.firewall import Firewall, Mode, refused
 from proxy.web.guard.quotas import Quotas
@@ -75,6 +76,7 @@ class Space:
     once: "Once"  #: answers that are kept under idempotency keys
     policies: Policies
     contents: Contents | None = None  #: the contents of attachments
+    rehash: RehashJob | None = None  #: rehashes of all records
 
 
 class Administered(Protocol):
@@ -246,6 +248,7 @@ class Operation(NamedTuple):
     #: Callers outside the country may use it where they are let in: all that it shows of records goes through ``Rights``.
     abroad: bool = False
     reads: bool = False  #: nothing is written, so that an ``Idempotency-Key`` has nothing to hold on to
+    named_inside: bool = False  #: an upload names its file in the head of its part
     schema: str | None = None  #: the schema whose records it works with, where neither path nor body names one
     quiet: bool = False  #: the same for everybody, and nothing of anybody: it leaves no line in the audit log
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from proxy.web.api import about, clients, environments, files, finding, functions, models, schemas, tokens
 from proxy.web.api.operation import Access, Operation, Takes
+from proxy.web.api.popoperations import OPERATIONS as OF_POP
 from proxy.web.api.recordoperations import OPERATIONS as OF_RECORDS
 
 _FORM, _NOTHING = Takes.FORM, Takes.NOTHING
@@ -45,6 +46,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("record_history", "GET", _MODEL + "/{record_key}/history", finding.record_history, 200, _HISTORY, _NOTHING, query=("limit", "offset"), abroad=True),
     Operation("migrate_record", "POST", _MODEL + "/{source}/migrate/{destination}", models.migrate_record, 204, _MIGRATE, _NOTHING, abroad=True),
     *OF_RECORDS,
+    *OF_POP,
     Operation("find_direct", "POST", "/api/find", finding.find_direct, 200, _FIND, reads=True, abroad=True),
     Operation("sf_find", "POST", "/sf/find", finding.find_direct, 200, _FIND, reads=True, abroad=True),
     Operation("sf_find_ids", "POST", "/sf/find-ids", finding.find_ids, 200, _FIND, reads=True, abroad=True),

@@ -38,6 +38,7 @@ class Part:
         if found is None:
             raise _fault("Content-Type", "Names no boundary of 1 to 70 characters.")
         self.mime_type = UNKNOWN_TYPE
+        self.disposition = ""  #: what the head of the part says of it (RFC 7578, section 4.2)
         self._between = _LINE + _DASHES + (found[1] or found[2]).encode("ascii", "surrogateescape")
         self._request = request
         self._held = bytearray()
@@ -72,7 +73,7 @@ class Part:
             if not colon:
                 raise _fault("file", "The head of the part has a line that is no field.")
             fields[name.strip().lower()] = value.strip()
-        disposition = fields.get("content-disposition", "")
+        self.disposition = disposition = fields.get("content-disposition", "")
         named = _NAME.search(disposition)
         if not disposition.lower().startswith("form-data") or named is None or (named[1] or named[2]) != "file":
             raise _fault("file", "The part of the body has to be form-data with the name file.")

@@ -5,8 +5,9 @@ It takes records as ``Rights.shown`` gives them, and no others.
 Decimals are JSON numbers with every digit they have; instants are UTC with milliseconds.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
@@ -18,6 +19,7 @@ from proxy.model.rights import Shown
 from proxy.vault.records import Records
 from proxy.web.api.operation import Answer
 
+_PARAMETER: Final = re.compile(r"\{(\w+)\}", re.ASCII)
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
@@ -63,6 +65,11 @@ def files_of(key: str, schema: str, country: str | None = None) -> str:
     """Where the files of a record are; with a country in the record-based family. It counts from the address of this listener."""
     where = f"models/{quote(schema, safe='')}" if country is None else f"records/{country}"
     return f"/api/{where}/{quote(key, safe='')}/files"
+
+
+def filled(template: str, values: Mapping[str, str]) -> str:
+    """A path of the table of operations with these values of its parameters."""
+    return _PARAMETER.sub(lambda found: quote(values[found[1]], safe=""), template)
 
 
 def attachment(base: str, item: Attachment) -> dict[str, Any]:

@@ -2,13 +2,26 @@
 
 from typing import Final
 
-from proxy.web.api.document import about, clients, environments, exporting, files, functions, models, schemas
+from proxy.web.api.document import (
+    about,
+    clients,
+    environments,
+    exporting,
+    files,
+    functions,
+    models,
+    pop,
+    rehash,
+    schemas,
+)
 from proxy.web.api.document.parts import Description
 from proxy.web.api.document.records import DESCRIBED as OF_RECORDS
 
 DESCRIBED: Final[dict[str, Description]] = {
     **models.DESCRIBED,
     **OF_RECORDS,
+    **rehash.DESCRIBED,
+    **pop.DESCRIBED,
     **schemas.DESCRIBED,
     **exporting.DESCRIBED,
     **functions.DESCRIBED,

@@ -77,6 +77,13 @@ clear, `records.plain`, and let parts of hashed ones be searched for, `records.p
 - Filters take these fields but for the bodies, and `version`, `created_at`, `updated_at`, `expires_at`; instants are compared by `$gt`, `$gte`, `$lt`
   and `$lte`. Sorted by are `range_keyN`, a `keyN` in the clear, `created_at`, `updated_at` and `expires_at`.
 
+## Clients for hosted services
+
+Under `/v2/storage/records/{country}` the same records are spoken of as clients made for hosted services of this kind do: with `x-env-id` in every
+request, and `X-Encrypted-Storage: true` where the server has to seal. Without that field the client has sealed the record itself; keys are then
+its hashes, and are kept and compared as they are. `version` and `is_encrypted` are what it says of the key that it used. The vault seals either
+kind once more for itself. The file name of an upload stands in the head of its part.
+
 ## Sending again
 
 With `Idempotency-Key` (any text of your own, up to 255 visible ASCII characters) a POST or DELETE that writes is carried out once: its
@@ -92,6 +99,8 @@ at the same time beyond a number (`too_many_uploads`). Where the instance has a 
 TAGS: Final[dict[str, str]] = {
     "Records": "Make, change, copy and end records of a schema.",
     "Record-based family": "`/api/records`: records of one fixed set of fields, in a schema that every environment has.",
+    "Rehash": "New tokens for the values of records, for whoever keeps tokens of them outside the vault.",
+    "Point of presence": "The records of `/api/records` for clients made for hosted services of this kind.",
     "Search": "Find records and add them up.",
     "Schemas": "Which fields records have, and how each is stored. For administrators.",
     "Functions": "Code of the operator that runs beside the vault.",

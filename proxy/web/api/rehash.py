@@ -1,0 +1,161 @@
+"""Handlers of rehashes: new tokens for some records at once, or for all of them in the background.
+
+Where the specification is silent: a rehash reads records and writes what it has made, so a client needs both rights, and sees the
+values of what it names as they are; else the tokens would tell what its policies hide. A profile key that nobody has is no fault.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from proxy.clock import to_wire
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.builtin import BODY, PROFILE_KEY, RECORDS
+from proxy.model.dialect import ALIASES, COUNTRY
+from proxy.model.faults import Faults, step
+from proxy.model.policy import Act
+from proxy.model.query import KEY
+from proxy.model.record import Record
+from proxy.storage.changes import Change
+from proxy.vault import rehash as rehashing
+from proxy.vault.export import export
+from proxy.vault.records import Records
+from proxy.vault.rehash import Made, Rehash
+from proxy.vault.rehash_job import RehashJob, Run, Wanted
+from proxy.vault.rehash_rules import REST, Rules, read_dtk, read_rules
+from proxy.web.api import shapes, wire
+from proxy.web.api.operation import Answer, Call
+
+_TOKENS: Final = 1000  # of one question what they stand for
+
+
+async def rehash(call: Call) -> Answer:
+    """New tokens for the records of some profile keys."""
+    records, limits = call.records(RECORDS, Act.READ, Act.WRITE), call.services.limits
+    content = shapes.members(call.content, ("dtk", "keys", "rules", COUNTRY), ("dtk", "keys", "rules"))
+    shapes.check_country(call, content)
+    dtk, rules = _read(content)
+    _refuse_unseen(records, rules)
+    keys = shapes.strings(content["keys"], "/keys", limits.find_maximum)
+    keep = call.keep
+
+    def closing(made: Sequence[Made]) -> Sequence[Change]:
+        return () if keep is None else keep(_shown(made))
+
+    plan = Rehash(records, rules, dtk)
+    return _shown(await rehashing.rehash(records, plan, keys, limits.find_maximum, closing))
+
+
+async def resolve(call: Call) -> Answer:
+    """Which records and fields tokens stand for."""
+    records = call.records(RECORDS, Act.READ)
+    content = shapes.members(call.content, ("tokens",), ("tokens",))
+    tokens = shapes.strings(content["tokens"], "/tokens", _TOKENS)
+    found = [
+        {"token": one.token, **_named(one.record), "field": one.name, "newest": one.newest}
+        for one in await rehashing.resolve(records, tokens)
+        if _sees(records, one.name)
+    ]
+    return wire.answer(200, {"data": found, "meta": {"count": len(found)}})
+
+
+async def begin(call: Call) -> Answer:
+    """A rehash of all records."""
+    content = shapes.members(call.content, ("dtk", "rules", "forget"))
+    forget = content.get("forget", False)
+    if not isinstance(forget, bool):
+        raise shapes.invalid("/forget", "Has to be true or false.")
+    if "rules" in content or not forget:
+        dtk, rules = _read({"dtk": None, "rules": None, **content})
+        _refuse_unseen(call.records(RECORDS, Act.READ, Act.WRITE), rules)
+        wanted = Wanted(dtk, msgspec.Raw(wire.encode(content["rules"])), forget)
+    else:
+        wanted = Wanted("", msgspec.Raw(b"{}"), forget)
+    return wire.answer(202, _told(await _job(call).begin(wanted)))
+
+
+async def state(call: Call) -> Answer:
+    """How far the rehash of all records is, or how the last one ended."""
+    return wire.answer(200, _told(_job(call).last))
+
+
+async def stop(call: Call) -> Answer:
+    """The end of a rehash of all records, before it is through."""
+    return wire.answer(200, _told(await _job(call).stop()))
+
+
+async def tokens(call: Call) -> Answer:
+    """The tokens that there are of all records, page by page."""
+    records, limits = call.records(RECORDS, Act.READ), call.services.limits
+    limit = shapes.number(call, "limit", limits.find_default, 1, limits.find_maximum)
+    page = await export(records, call.query.get("next"), limit, call.principal.client)
+    data = [
+        {**_named(record), "fields": fields}
+        for record in page.records
+        if (fields := rehashing.newest(records, record, lambda name: _sees(records, name)))
+    ]
+    return wire.answer(200, {"data": data, "meta": {"count": len(data), "next": page.next}})
+
+
+# ---------------------------------------------------------------------- parts
+
+
+def _read(content: dict[str, Any]) -> tuple[str, Rules]:
+    faults = Faults(1000)
+    dtk, rules = read_dtk(content["dtk"], faults), read_rules(content["rules"], faults)
+    if faults:
+        raise faults.error(Code.INVALID_INPUT, "The rehash cannot be read.")
+    return dtk, rules
+
+
+def _sees(records: Records, name: str) -> bool:
+    """Whether the caller sees what a rule of this name is for as it is."""
+    tells = records.rights.tells
+    known = ALIASES.get(name, name)
+    if name == REST:
+        return records.rights.view is None
+    return tells(known) if any(field.name == known for field in records.schema.fields) else tells(BODY)
+
+
+def _refuse_unseen(records: Records, rules: Rules) -> None:
+    unseen = [step(name) for name in rules if not _sees(records, name)]
+    faults = [Detail(f"/rules{place}", "Is not shown to this client as it is.") for place in unseen]
+    if not records.rights.tells(PROFILE_KEY):
+        faults.append(Detail("/keys", "Profile keys are not shown to this client as they are."))
+    if faults:
+        raise VaultError(
+            Code.INVALID_INPUT, "The access policies of this client hide what is to be rehashed.", tuple(faults)
+        )
+
+
+def _job(call: Call) -> RehashJob:
+    job = call.space.rehash
+    if job is None:
+        raise VaultError(Code.INTERNAL, "This environment carries out no rehashes of all records.")
+    return job
+
+
+def _named(record: Record) -> dict[str, Any]:
+    return {KEY: record.key, PROFILE_KEY: record.fields.get(PROFILE_KEY)}
+
+
+def _shown(made: Iterable[Made]) -> Answer:
+    data = [{**_named(one.record), "fields": one.fields} for one in made]
+    return wire.answer(200, {"data": data, "meta": {"count": len(data)}})
+
+
+def _told(run: Run | None) -> dict[str, Any]:
+    """A run as administrators see it; without one, that there was none."""
+    if run is None:
+        return {"state": "none"}
+    return {
+        "run": run.id,
+        "state": str(run.state),
+        "total": run.total,
+        "done": run.done,
+        "failed": run.failed,
+        "unreadable": run.unreadable,
+        "began_at": to_wire(run.began_at),
+        "ended_at": None if run.ended_at is None else to_wire(run.ended_at),
+    }

@@ -1,0 +1,137 @@
+"""The point-of-presence interface over HTTP; the official client of such services drives it in tests/e2e."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import FormData
+
+from tests.support.api import Said
+from tests.support.world import ENGINES, World, world
+
+HERE = {"x-env-id": "default", "X-Encrypted-Storage": "true"}
+BASE = "/v2/storage/records/se"
+
+
+@pytest.fixture(params=ENGINES)
+async def here(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
+    async with world(tmp_path, request.param) as made:
+        yield made
+
+
+async def call(here: World, method: str, path: str = "", content: Any = None, **headers: str) -> Said:
+    more = {} if content is None else {"json": content}
+    return await here.client(method, BASE + path, headers={**HERE, **headers}, **more)
+
+
+async def test_a_record_is_that_of_the_other_family(here: World) -> None:
+    written = await call(here, "POST", content={"record_key": "r", "body": "{}", "key1": "x", "range_key1": 7})
+    assert written.status == 201
+    read = await call(here, "GET", "/r")
+    assert (read.status, read.json) == (200, written.json)
+    assert {"key", "range_key", "country"}.isdisjoint(read.json)
+    assert (read.json["version"], read.json["is_encrypted"], read.json["key25"]) == (1, None, None)
+    other = await here.client("POST", "/api/records/find", json={"country": "se", "filter": {"key1": "x"}})
+    assert {name: value for name, value in other.json["data"][0].items() if name in read.json} == {
+        name: value for name, value in read.json.items() if name != "is_encrypted"
+    }
+    await here.client("POST", "/api/records", json={"country": "se", "record_key": "s"})
+    assert (await call(here, "GET", "/s")).json["body"] == ""
+    assert (await call(here, "DELETE", "/s")).json == {}
+    assert (await here.client("DELETE", "/api/records/se/s")).status == 404
+
+
+async def test_what_a_client_has_sealed_comes_back_as_it_was_sent(here: World) -> None:
+    sealed = {"record_key": "ab" * 32, "body": "2:x", "key1": "cd" * 32, "version": 9, "is_encrypted": True}
+    assert (await call(here, "POST", content=sealed, **{"X-Encrypted-Storage": "false"})).status == 201
+    found = await call(here, "POST", "/find", {"filter": {"key1": "cd" * 32, "version": {"$not": 8}}})
+    assert {name: found.json["data"][0][name] for name in sealed} == sealed
+    assert (await call(here, "POST", "/find", {"filter": {"version": {"$not": 9}}})).json["meta"]["total"] == 0
+
+
+async def test_batches(here: World) -> None:
+    records = [{"record_key": name, "range_key1": number} for number, name in enumerate("abc")]
+    made = await call(here, "POST", "/batchWrite", {"records": records})
+    assert (made.status, [one["record_key"] for one in made.json["records"]]) == (201, ["a", "b", "c"])
+    page = await call(
+        here,
+        "POST",
+        "/find",
+        {"filter": {"range_key1": {"$not": 1}}, "options": {"limit": 1, "sort": [{"range_key1": "desc"}]}},
+    )
+    assert ([one["record_key"] for one in page.json["data"]], page.json["meta"]["total"]) == (["c"], 2)
+    gone = await call(here, "POST", "/batchDelete", {"filter": {"record_key": ["a", "b", "none"]}})
+    assert (gone.status, gone.json) == (200, {})
+    assert (await call(here, "POST", "/batchDelete", {"filter": {"record_key": ["a"]}})).status == 404
+
+
+async def test_attachments_have_links_of_this_interface(here: World) -> None:
+    await call(here, "POST", content={"record_key": "r 1"})
+    form = FormData(quote_fields=False)
+    form.add_field("file", b"page", filename="på.txt", content_type="text/plain")
+    made = await here.client("POST", BASE + "/r%201/attachments", headers=HERE, data=form)
+    assert (made.status, made.json["filename"]) == (201, "på.txt")
+    link = f"{BASE}/r%201/attachments/{made.json['file_id']}"
+    assert made.json["download_link"] == link
+    read = await call(here, "GET", "/r%201")
+    assert read.json["attachments"] == [made.json]
+    content = await here.client("GET", link, headers=HERE)
+    assert (content.body, content.headers["Content-Disposition"]) == (
+        b"page",
+        "attachment; filename*=UTF-8''p%C3%A5.txt",
+    )
+    meta = await here.client("PATCH", link + "/meta", headers=HERE, json={"filename": "b.txt"})
+    assert (await here.client("GET", link + "/meta", headers=HERE)).json == meta.json
+    assert meta.json["filename"] == "b.txt"
+    assert (await here.client("DELETE", link, headers=HERE)).status == 204
+    assert (await here.client("GET", link + "/meta", headers=HERE)).status == 404
+
+
+async def test_a_repeated_upload_is_answered_again(here: World) -> None:
+    await call(here, "POST", content={"record_key": "r"})
+    told = []
+    for _ in range(2):
+        form = FormData(quote_fields=False)
+        form.add_field("file", b"page", filename="a.txt", content_type="text/plain")
+        told.append(
+            await here.client("POST", BASE + "/r/attachments", headers={**HERE, "Idempotency-Key": "k"}, data=form)
+        )
+    assert [one.status for one in told] == [201, 201]
+    assert told[0].json == told[1].json
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status", "code"),
+    [
+        (BASE + "/r", {}, 400, "invalid_input"),
+        (BASE + "/r", {"x-env-id": "other"}, 401, "unauthorized"),
+        ("/v2/storage/records/de/r", {"x-env-id": "default"}, 409, "wrong_country"),
+        ("/v2/storage/records/SE/r", {"x-env-id": "default"}, 400, "invalid_input"),
+        ("/healthcheck", {}, 400, "invalid_input"),
+        ("/healthcheck", {"x-env-id": "other"}, 401, "unauthorized"),
+    ],
+)
+async def test_country_and_environment_have_to_be_the_callers(
+    here: World, path: str, headers: dict[str, str], status: int, code: str
+) -> None:
+    said = await here.client("GET", path, headers=headers)
+    assert (said.status, said.json["code"]) == (status, code)
+
+
+async def test_it_is_told_who_seals_or_the_write_is_refused(here: World) -> None:
+    for value in ("yes", ""):
+        said = await call(here, "POST", content={"record_key": "r"}, **{"X-Encrypted-Storage": value})
+        assert (said.status, said.json["errors"][0]["source"]) == (400, "X-Encrypted-Storage")
+    said = await call(here, "POST", content={"record_key": "r", "is_encrypted": True})
+    assert (said.status, said.json["errors"][0]["source"]) == (400, "/is_encrypted")
+
+
+async def test_only_keys_delete_many(here: World) -> None:
+    for wanted in ({}, {"key1": ["x"]}, {"record_key": ["x"], "key1": ["x"]}):
+        assert (await call(here, "POST", "/batchDelete", {"filter": wanted})).json["code"] == "invalid_filter"
+
+
+async def test_health_needs_a_token_and_a_store(here: World) -> None:
+    assert (await here.client("GET", "/healthcheck", "", headers=HERE)).status == 401
+    assert (await here.client("GET", "/healthcheck", headers=HERE)).json == {"status": "ok"}
