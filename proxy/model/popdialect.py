@@ -79,7 +79,7 @@ def _told(raw: Any, pointer: str, sealed_here: bool, faults: Faults) -> tuple[An
 
 
 def _with(draft: Draft, flag: bool | None) -> Draft:
-    return msgspec.structs.replace(draft, fields={**draft.fields, IS_ENCRYPTED: flag})
+    return draft if flag is None else msgspec.structs.replace(draft, fields={**draft.fields, IS_ENCRYPTED: flag})
 
 
 # ---------------------------------------------------------------------- $not

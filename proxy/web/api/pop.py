@@ -149,12 +149,15 @@ def _many(call: Call, records: Records, made: Sequence[Record]) -> Answer:
 
 
 def _shown(call: Call, records: Records, record: Record) -> dict[str, Any]:
-    """A record as this interface answers with it: every member there, ``null`` where it has no value; a body always is a text."""
+    """A record as this interface answers with it: every member there that the caller may see, ``null`` where it has no value; a body
+    always is a text.
+    """
     seen = records.rights.shown(record)
-    shown = recordwire.shown(seen, call.services.country)
+    shown = recordwire.shown(seen, call.services.country, records.rights)
     for name in _ELSEWHERE:
         shown.pop(name, None)
-    shown[BODY] = shown[BODY] or ""
+    if BODY in shown:
+        shown[BODY] = shown[BODY] or ""
     shown[IS_ENCRYPTED] = seen.fields.get(IS_ENCRYPTED)
     base = wire.filled(FILES, {COUNTRY: call.services.country, RECORD_KEY: record.key or ""})
     shown["attachments"] = [wire.attachment(base, item) for item in seen.attachments]
