@@ -16,7 +16,7 @@ from proxy.auth.service import TokenService
 from proxy.clock import Clock, system_clock
 from proxy.composition.access import keep_keys, open_access
 from proxy.composition.asking import acl_client, acl_context
-from proxy.composition.audit import open_audit
+from proxy.composition.audit import open_audit, unwitnessed
 from proxy.composition.files import check_files, open_files
 from proxy.composition.guard import Guard, open_guard
 from proxy.composition.interface import Around, interface, space
@@ -185,7 +185,7 @@ async def try_rules(rules: RuleSet) -> dict[str, list[str]]:
 async def _tried(rules: RuleSet, case: Case) -> list[str]:
     store = await open_store("memory:")
     vault = new_vault(Keyset.create("trial"), store, system_clock, unobserved, VaultOptions("trial", "SE", 1))
-    return await run_case(await join(rules, vault, Metrics()), case)
+    return await run_case(await join(rules, vault, Metrics(), unwitnessed()), case)
 
 
 @asynccontextmanager
@@ -217,11 +217,11 @@ async def running(
         realm = Realm(book, auth.clients, opening(settings, store, clock, metrics, contents), metrics)
         stack.push_async_callback(realm.close)
         await realm.start(Opened(vault, catalog, await space(vault, catalog, contents)), keysets)
-        in_force = InForce(await join(rules, vault, metrics, catalog))
+        in_force = InForce(await join(rules, vault, metrics, audit.witness, catalog))
         journal = MetricsJournal(metrics, rules)
 
         async def adopt(fresh: RuleSet) -> Runtime:
-            runtime = await join(fresh, vault, metrics, catalog)
+            runtime = await join(fresh, vault, metrics, audit.witness, catalog)
             journal.announce(fresh)
             return runtime
 

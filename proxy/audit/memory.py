@@ -17,6 +17,21 @@ class Memory(Protocol):
         """Durably, in place of what was there. Raises ``VaultError``."""
 
 
+class Forgetful:
+    """Keeps things for as long as it lives: for what is tried in memory."""
+
+    def __init__(self) -> None:
+        self.content: bytes | None = None
+
+    async def read(self) -> bytes | None:
+        """See ``Memory.read``."""
+        return self.content
+
+    async def write(self, content: bytes) -> None:
+        """See ``Memory.write``."""
+        self.content = content
+
+
 class Known(msgspec.Struct, frozen=True):
     """What was there for certain."""
 

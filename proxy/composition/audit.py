@@ -3,12 +3,15 @@
 from dataclasses import dataclass
 from typing import Final
 
+from proxy.audit.baits import Baits
 from proxy.audit.marks import Mark, marks
-from proxy.audit.memory import Memory
+from proxy.audit.memory import Forgetful, Memory
 from proxy.audit.opening import open_trail
 from proxy.audit.shipping import Shipper, StandardOutput, Way
+from proxy.audit.sink import Nowhere
 from proxy.audit.syslog import Place, Syslog
 from proxy.audit.trail import Options, Trail
+from proxy.audit.witness import Witness
 from proxy.auth.sealed import SealedNote
 from proxy.clock import Clock
 from proxy.config import Settings
@@ -32,7 +35,7 @@ class Audit:
     trail: Trail
     memory: Memory
     interface: Auditing
-    mark: Mark
+    witness: Witness
     shippers: tuple[Shipper, ...]
 
     async def check(self) -> str | None:
@@ -62,14 +65,22 @@ async def open_audit(settings: Settings, store: Store, keyset: Keyset, clock: Cl
     def alarm(kind: str) -> None:
         alarms[kind].value += 1
 
-    memory, mark = memory_of(store, keyset), mark_of(keyset)
+    memory = memory_of(store, keyset)
+    baits = Baits(SealedNote(store, keyset.aead(), keyset.environment, "baits"))
+    await baits.load()
     options = Options(given.folder, given.sync, given.segment, given.keep)
     trail = await open_trail(options, chain_of(keyset), clock, memory, alarm)
-    interface = Auditing(trail, mark, alarm)
+    witness = Witness(trail, mark_of(keyset), baits, alarm)
+    interface = Auditing(witness)
     trail.ticks.append(interface.refusals.look)
     metrics.watch("domicile_audit_line", lambda: float(trail.link.n))
     metrics.watch("domicile_audit_down", lambda: float(trail.fault is not None))
-    return Audit(trail, memory, interface, mark, _shippers(settings, trail, metrics))
+    return Audit(trail, memory, interface, witness, _shippers(settings, trail, metrics))
+
+
+def unwitnessed() -> Witness:
+    """For trials of rules in memory, where there are no people."""
+    return Witness(Nowhere(), lambda *_: "", Baits(Forgetful()), lambda _kind: None)
 
 
 def chain_of(keyset: Keyset) -> Prf:

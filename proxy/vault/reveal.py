@@ -50,6 +50,7 @@ class Revealed(NamedTuple):
     values: list[list[Value | None]]
     rows: list[Opened | None]
     loose: list[tuple[int, Opened]]
+    opened: dict[int, Opened]  #: every record that was looked at, by its number
 
 
 async def reveal(collection: Collection, shown: Sequence[Shown], began: int | None = None) -> Revealed:
@@ -65,7 +66,7 @@ async def reveal(collection: Collection, shown: Sequence[Shown], began: int | No
     if not carried <= opened.keys():
         by_id.update(await _by_names(collection, shown, marks, opened))
     at = {ident: opened.get(row.rid) for ident, row in by_id.items()}
-    result = Revealed([], [], [])
+    result = Revealed([], [], [], opened)
     missing: list[tuple[int, int, bytes]] = []
     for index, (item, rids) in enumerate(zip(shown, marks, strict=True)):
         home = (at.get(item.id) if item.id is not None else None) or _only(opened, rids)
@@ -132,6 +133,7 @@ class Anywhere(NamedTuple):
 
     values: dict[str, Value]
     loose: list[Opened]
+    opened: dict[int, Opened]  #: every record that was looked at, by its number
 
 
 async def reveal_anywhere(collection: Collection, texts: Iterable[str]) -> Anywhere:
@@ -149,7 +151,7 @@ async def reveal_anywhere(collection: Collection, texts: Iterable[str]) -> Anywh
         value = next((value for value in values if value is not None), None)
         if value is not None:
             found[text] = value
-    return Anywhere(found, [record for _, record in revealed.loose])
+    return Anywhere(found, [record for _, record in revealed.loose], revealed.opened)
 
 
 #: A shape with so many tokens gives none that a value equals by chance.
@@ -269,6 +271,7 @@ async def _by_index(
     """Fill in what only the token index knows."""
     hits = await collection.store.by_tokens(collection.table, list({digest for _, _, digest in missing}))
     opened = await open_rows(collection, {rid for rids in hits.values() for rid in rids}, ())
+    result.opened.update(opened)
     for index, place, digest in missing:
         name, text = shown[index].places[place]
         for record in (opened[rid] for rid in hits.get(digest, ()) if rid in opened):

@@ -25,6 +25,7 @@ from proxy.redactor.plan import make_plan
 from proxy.redactor.rules import BodyPlace, IdPlace, Match, Operation, RequestRule, ResponseRule, Source, Verb
 from proxy.redactor.selectors import Selection
 from proxy.redactor.splice import splice
+from tests.support.audit import witness
 from tests.support.documents import documents, spelled
 from tests.support.exchanges import FORM, JSON, Desk, desk
 from tests.support.tree import ROOT
@@ -78,7 +79,7 @@ class Bench:
         )
 
     def exchange(self, operation: Operation) -> RuleExchange:
-        joined = Joined(make_plan(operation), self.desk.people, self.desk.metrics)
+        joined = Joined(make_plan(operation), self.desk.people, self.desk.metrics, witness())
         return RuleExchange(joined, Match(operation, {}), self.desk.vault)
 
     def send(self, exchange: RuleExchange, body: bytes, headers: RawHeaders = JSON, target: bytes = b"/p") -> Request:

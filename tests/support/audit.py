@@ -6,13 +6,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from proxy.audit.baits import Baits
 from proxy.audit.marks import marks
-from proxy.audit.memory import recall
+from proxy.audit.memory import Forgetful, recall
 from proxy.audit.opening import open_trail
 from proxy.audit.segments import segments
 from proxy.audit.sink import Nowhere, Sink
 from proxy.audit.trail import Options, Trail
 from proxy.audit.verify import Findings, verify
+from proxy.audit.witness import Witness
 from proxy.clock import Clock, ManualClock
 from proxy.crypto.prf import hasher
 from proxy.errors import Code, VaultError
@@ -22,17 +24,8 @@ from proxy.web.api.auditing import Auditing
 MAC = hasher(b"audit key of the tests, 32 bytes")
 
 
-class Remembered:
-    """A memory that a test can turn back."""
-
-    def __init__(self) -> None:
-        self.content: bytes | None = None
-
-    async def read(self) -> bytes | None:
-        return self.content
-
-    async def write(self, content: bytes) -> None:
-        self.content = content
+#: A memory that a test can turn back.
+Remembered = Forgetful
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
@@ -78,7 +71,12 @@ class Kept(Nowhere):
 
 def auditing(sink: Sink) -> Auditing:
     """The lines of an interface, into that sink."""
-    return Auditing(sink, marks(MAC), lambda _kind: None)
+    return Auditing(witness(sink))
+
+
+def witness(sink: Sink | None = None, alarms: list[str] | None = None) -> Witness:
+    """What lines are told to; ``alarms`` gets the kind of each alarm."""
+    return Witness(sink or Kept(), marks(MAC), Baits(Forgetful()), (alarms if alarms is not None else []).append)
 
 
 @asynccontextmanager

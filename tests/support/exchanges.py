@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
+from proxy.audit.baits import Baits
 from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
 from proxy.redactor.exchange.ruled import RuleExchange
@@ -16,6 +17,7 @@ from proxy.storage.memory import MemoryStore
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.collection import Collection
 from proxy.vault.vault import Vault, VaultOptions, new_vault
+from tests.support.audit import Kept, witness
 from tests.support.stores import FailingStore
 
 FIELDS = (
@@ -108,6 +110,9 @@ class Desk:
     clock: ManualClock
     keyset: Keyset
     metrics: Metrics
+    audit: Kept
+    alarms: list[str]
+    baits: Baits
     events: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -155,4 +160,7 @@ async def desk(*operations: str, fields: tuple[str, ...] = FIELDS, more: str = "
 
     vault = new_vault(keyset, store, clock, observe, VaultOptions("test", "SE", pending_keep=7 * 86_400_000))
     rules = load_text(rule_text(*(operations or USUAL), fields=fields, more=more))
-    return Desk(await join(rules, vault, metrics), vault, store, clock, keyset, metrics, events)
+    audit, alarms = Kept(), list[str]()
+    seen = witness(audit, alarms)
+    runtime = await join(rules, vault, metrics, seen)
+    return Desk(runtime, vault, store, clock, keyset, metrics, audit, alarms, seen.baits, events)

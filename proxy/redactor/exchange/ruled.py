@@ -17,6 +17,7 @@ from proxy.redactor.exchange.joined import Joined
 from proxy.redactor.exchange.recall import Recall
 from proxy.redactor.exchange.settling import settle
 from proxy.redactor.exchange.spelling import is_told
+from proxy.redactor.exchange.teller import NOTHING, Reading
 from proxy.redactor.exchange.writing import Writing
 from proxy.redactor.idents import number
 from proxy.redactor.message import Answer, RawHeaders, Request, header
@@ -46,18 +47,22 @@ class RuleExchange:
         self._match = match
         self._operation = plan.operation
         self._collection = collection = joined.collection
+        self._teller = joined.teller
         self._began = collection.clock()
         self._writing = Writing(plan.operation, collection, vault) if plan.operation.verb is not Verb.READ else None
         self._ids: list[str] = []
         self._own: frozenset[tuple[str, str]] = frozenset()  #: (field, token) of what it searched for by token already
         self._asked: dict[str, Value] = {}  #: what it searched for, in the caller's spelling
         self._request: Request | None = None  #: as it came
+        self._revealed: Revealed | None = None  #: what its answer was restored from
 
     # ------------------------------------------------------------------ the way in
 
     async def outgoing(self, request: Request) -> Request:
         """The request as the application may see it. Raises ``VaultError``; then nothing is stored and nothing may be sent."""
         self._request = request
+        if self._teller.sink.fault is not None:
+            self._permit()
         body = read_request(self._plan, request)
         items = body.items if body is not None else []
         self._ids = request_ids(self._operation.id, self._match, request, body)
@@ -125,7 +130,9 @@ class RuleExchange:
     async def settled(self, status: int, headers: RawHeaders) -> None:
         """The answer is passed on as it comes: settle by its status and headers alone."""
         try:
-            await self._settle(self._outcome(status, headers, None), status, headers, None)
+            outcome = self._outcome(status, headers, None)
+            await self._settle(outcome, status, headers, None)
+            await self._told(outcome, status)
         finally:
             self._close()
 
@@ -149,6 +156,7 @@ class RuleExchange:
             if writing is not None and writing.held:
                 if sent:
                     await writing.doubt(writing.held, answered=False)
+                    self._teller.doubted(writing.held)
                 else:
                     await writing.drop()
         finally:
@@ -161,6 +169,7 @@ class RuleExchange:
             if outcome is Outcome.TAKEN:
                 return await self._restore(answer)
             await self._settle(outcome, answer.status, answer.headers, None)
+            await self._told(outcome, answer.status)
             return await self._scan(answer)
         finally:
             self._close()
@@ -173,6 +182,7 @@ class RuleExchange:
         taken = Outcome.TAKEN
         if body is None:
             await self._settle(taken, answer.status, answer.headers, None)
+            await self._told(taken, answer.status)
             if answer.body:
                 self.pass_unread(answer.status, answer.headers)
             return answer
@@ -184,7 +194,10 @@ class RuleExchange:
         else:
             await self._settle(taken, answer.status, answer.headers, body)
             restored = await self._values(body)
-        _count(self._joined.restored, body.items, restored)
+        fields = _count(self._joined.restored, body.items, restored)
+        shown = Reading(frozenset(fields), body.items, restored, self._revealed)
+        if not await self._told(taken, answer.status, shown):
+            return answer
         return replace(answer, body=splice(answer.body, restore.edits(body, restored)))
 
     def _respell(self, body: Body, plainly: str) -> None:
@@ -219,6 +232,7 @@ class RuleExchange:
         except VaultError as error:
             self._without_vault(error)
             return own
+        self._revealed = revealed
         await self._reconcile(shown, revealed)
         for item, row, values in zip(body.items, own, revealed.values, strict=True):
             found = iter(values)
@@ -251,7 +265,7 @@ class RuleExchange:
 
     def _without_vault(self, error: VaultError) -> None:
         """The vault cannot be read: the answer passes with its tokens, or the rule says which status takes its place."""
-        if error.code is not Code.VAULT_DOWN or self._operation.endpoint.on_error.vault_down_read != "tokens":
+        if error.code not in _DOWN or self._operation.endpoint.on_error.vault_down_read != "tokens":
             raise error
         self._collection.observe("unrestored")
 
@@ -269,6 +283,8 @@ class RuleExchange:
         try:
             if unknown:
                 anywhere = await reveal_anywhere(self._collection, unknown)
+                if anywhere.values:
+                    await self._teller.found(answer.status, anywhere.opened, self._collection)
                 values.update(anywhere.values)
                 if anywhere.loose:
                     await self._decided(keep(self._collection, anywhere.loose, self._began))
@@ -306,6 +322,36 @@ class RuleExchange:
         elif status in _GONE and self._ids:
             await self._decided(reconcile_gone(self._collection, self._ids, self._began))
 
+    # ------------------------------------------------------------------ the audit log
+
+    def _permit(self) -> None:
+        """The log has a fault. Raise ``VaultError(AUDIT_DOWN)`` unless the request reads, and may be answered with tokens."""
+        try:
+            self._teller.sink.ready()
+        except VaultError as error:
+            if self._writing is not None:
+                raise
+            self._without_vault(error)
+
+    async def _told(self, outcome: Outcome, status: int, shown: Reading = NOTHING) -> bool:
+        """Tell of what was written, or is about to be revealed; whether values may stand in the answer.
+
+        Raises ``VaultError(AUDIT_DOWN)`` where it must not leave at all.
+        """
+        writing = self._writing
+        try:
+            if writing is not None and writing.held:
+                await self._teller.settled(outcome, status, writing.held, shown.fields)
+            elif shown.fields:
+                lone = self._lone() if len(shown.items) == 1 else None
+                await self._teller.revealed(status, shown.keys(lone, self._collection), shown.fields, shown.opened)
+        except VaultError as error:
+            if writing is not None:
+                raise
+            self._without_vault(error)
+            return False
+        return True
+
     def _close(self) -> None:
         if self._writing is not None:
             self._writing.close()
@@ -321,6 +367,9 @@ def _unreadable() -> VaultError:
 #: A token of this exchange is looked for inside running text only when it is too long to stand there by chance.
 _TELLING = 12
 
+#: What makes answers to reads pass with tokens, where the rule says so.
+_DOWN = (Code.VAULT_DOWN, Code.AUDIT_DOWN)
+
 _UNREADABLE = (Code.UNREADABLE_BODY, Code.AMBIGUOUS_JSON, Code.TOO_LARGE)
 
 
@@ -329,8 +378,12 @@ def _lacks(item: Item, row: Sequence[Value | None]) -> bool:
     return any(value is None and spot.value is not None for spot, value in zip(item.spots, row, strict=True))
 
 
-def _count(cells: Mapping[str, Cell], items: Sequence[Item], values: Sequence[Sequence[Value | None]]) -> None:
+def _count(cells: Mapping[str, Cell], items: Sequence[Item], values: Sequence[Sequence[Value | None]]) -> set[str]:
+    """Count the values of each field; the fields that there were any of."""
+    fields: set[str] = set()
     for item, row in zip(items, values, strict=True):
         for spot, value in zip(item.spots, row, strict=True):
             if value is not None:
                 cells[spot.field].value += 1
+                fields.add(spot.field)
+    return fields

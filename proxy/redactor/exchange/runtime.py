@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from proxy.audit.witness import Witness
 from proxy.errors import Code, VaultError
 from proxy.redactor.exchange.joined import Joined
 from proxy.redactor.exchange.referring import ADDRESS, CARRIERS, carries, swapped
@@ -159,7 +160,9 @@ def recipe(entity: Entity) -> Recipe:
     return Recipe(entity.schema, shapes, entity.expires, entity.addressed)
 
 
-async def join(rules: RuleSet, vault: Vault, metrics: Metrics, catalog: Catalog | None = None) -> Runtime:
+async def join(
+    rules: RuleSet, vault: Vault, metrics: Metrics, witness: Witness, catalog: Catalog | None = None
+) -> Runtime:
     """Make a rule set ready to serve: tables exist, selectors are compiled. Raises ``VaultError`` and changes nothing in force.
 
     With a ``catalog`` what the rules collect can be found over the vault's own interface; a name that a schema was given there
@@ -169,7 +172,7 @@ async def join(rules: RuleSet, vault: Vault, metrics: Metrics, catalog: Catalog 
         catalog.refuse_taken(entity.schema.name for entity in rules.entities)
     collections = {entity.schema.name: await vault.collection(recipe(entity)) for entity in rules.entities}
     joined = {
-        id(operation): Joined(make_plan(operation), collections[operation.entity.schema.name], metrics)
+        id(operation): Joined(make_plan(operation), collections[operation.entity.schema.name], metrics, witness)
         for operation in rules.operations
     }
     runtime = Runtime(rules, vault, Router(rules.operations, rules.endpoints), joined)

@@ -193,7 +193,7 @@ OPERATION = Block(
 
 VAULT_DOWN = Block(
     "vault_down",
-    "What happens while the vault cannot be reached.",
+    "What happens while the vault cannot be reached, or its audit log not be written.",
     (
         Key("write", _ERROR, "answer to a create, update or delete", "503"),
         Key(
@@ -209,7 +209,7 @@ ON_ERROR = Block(
     "on_error",
     "What happens when something cannot be understood. Statuses are those of the proxy's own answer.",
     (
-        Key("vault_down", VAULT_DOWN, "while the vault cannot be reached"),
+        Key("vault_down", VAULT_DOWN, "while the vault cannot be reached, or its audit log not be written"),
         Key("unreadable_body", _ERROR, "a body that is no JSON or form, or of an unknown charset or coding", "415"),
         Key("ambiguous_json", _ERROR, "a member that stands twice, half a surrogate pair, data after the end", "400"),
         Key("too_large", _ERROR, "a body over a limit", "413"),

@@ -8,17 +8,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from proxy.audit import noting
-from proxy.audit.marks import Mark
 from proxy.audit.members import Event
 from proxy.audit.noting import Part
 from proxy.audit.refusals import Refusal, Refusals
-from proxy.audit.sink import Sink, quietly
+from proxy.audit.sink import quietly
+from proxy.audit.witness import Witness
 from proxy.errors import VaultError
 from proxy.model.access import Principal
 from proxy.model.rights import FULL, Rights
-from proxy.telemetry import logs
-
-_log = logs.logger("audit")
 
 NOBODY: Final = Principal("", "")
 
@@ -49,11 +46,10 @@ class Page:
 class Auditing:
     """The lines of one instance's interface."""
 
-    def __init__(self, sink: Sink, mark: Mark, alarm: Callable[[str], None]) -> None:
-        self._sink = sink
-        self._mark = mark
-        self._alarm = alarm
-        self.refusals = Refusals(sink)
+    def __init__(self, witness: Witness) -> None:
+        self.witness = witness
+        self._sink = witness.sink
+        self.refusals = Refusals(witness.sink)
 
     def ready(self) -> None:
         """Raise ``VaultError(AUDIT_DOWN)`` while no line can be written: before anything is looked at."""
@@ -87,7 +83,7 @@ class Auditing:
         environment = principal.environment
 
         def marked(schema: str, key: str) -> str:
-            return self._mark(environment, schema, key)
+            return self.witness.mark(environment, schema, key)
 
         about: dict[str, Any] = {
             "via": "interface",
@@ -102,7 +98,13 @@ class Auditing:
         if not noted.parts:
             about["schema"] = page.schema
             about["records"] = [marked(page.schema, path[name]) for name in RECORDS if name in path]
-        return noting.bodies(noted, about, page.event, marked)
+        lines = noting.bodies(noted, about, page.event, marked)
+        if self.witness.baits:
+            for part in noted.parts:
+                if part.event is Event.REVEAL:
+                    marks = [marked(part.schema, key) for key in part.keys]
+                    lines += self.witness.alarms(marks, **{**about, "schema": part.schema})
+        return lines
 
 
 def _narrow(part: Part, rights_to: RightsTo) -> None:

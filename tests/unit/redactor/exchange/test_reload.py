@@ -17,6 +17,7 @@ from proxy.redactor.load import load
 from proxy.redactor.rules import RuleSet
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
+from tests.support.audit import witness
 from tests.support.exchanges import desk, rule_text
 from tests.support.files import rewrite
 from tests.support.patience import PATIENCE
@@ -62,7 +63,7 @@ async def watched(folder: Path, text: str = GOOD) -> Watched:
     async def adopt(rules: RuleSet) -> Runtime:
         if faults:
             raise faults.pop()
-        return await join(rules, one.vault, one.metrics)
+        return await join(rules, one.vault, one.metrics, witness())
 
     in_force = InForce(await adopt(load(path)))
     reloader = Reloader(path, lambda: load(path), adopt, in_force, one.metrics)
@@ -192,9 +193,9 @@ async def test_a_folder_that_is_swapped_by_its_link_is_seen(tmp_path, monkeypatc
     monkeypatch.setattr(module, "_LOOK", 0.005)
     one = await desk()
     path = tmp_path / "data"
-    in_force = InForce(await join(load(path), one.vault, one.metrics))
+    in_force = InForce(await join(load(path), one.vault, one.metrics, witness()))
     reloader = Reloader(
-        path, lambda: load(path), lambda rules: join(rules, one.vault, one.metrics), in_force, one.metrics
+        path, lambda: load(path), lambda rules: join(rules, one.vault, one.metrics, witness()), in_force, one.metrics
     )
     task = asyncio.create_task(reloader.watch())
     (tmp_path / "new").symlink_to("b")

@@ -6,6 +6,7 @@ from proxy.redactor.load import load_text
 from proxy.redactor.rules import Match
 from proxy.vault.catalog import open_catalog
 from proxy.vault.entries import Origin
+from tests.support.audit import witness
 from tests.support.catalogs import schema
 from tests.support.exchanges import FIELDS, desk, rule_text
 
@@ -22,7 +23,7 @@ async def test_a_request_is_matched_with_what_found_it():
 async def test_no_endpoint_is_not_found():
     text = rule_text("{match: POST /p, create: p}").replace("{name: app,", "{name: app, host: [app.example],")
     one = await desk()
-    runtime = await join(load_text(text), one.vault, one.metrics)
+    runtime = await join(load_text(text), one.vault, one.metrics, witness())
     with pytest.raises(VaultError) as caught:
         runtime.match("GET", "other.example", b"/p", ())
     assert caught.value.code is Code.NOT_FOUND
@@ -73,7 +74,9 @@ async def test_requests_under_way_keep_the_rules_that_matched_them():
     in_force = InForce(one.runtime)
     _, match = in_force.match("GET", "a", b"/p/1", ())
     assert match is not None
-    in_force.runtime = await join(load_text(rule_text("{match: POST /p, create: p}")), one.vault, one.metrics)
+    in_force.runtime = await join(
+        load_text(rule_text("{match: POST /p, create: p}")), one.vault, one.metrics, witness()
+    )
     assert in_force.match("GET", "a", b"/p/1", ())[1] is None
     assert in_force.exchange(match)._plan.operation is match.operation
     with pytest.raises(TypeError):
@@ -99,14 +102,17 @@ async def test_rules_that_the_vault_refuses_are_not_joined():
     one.store.fail("put_note")
     with pytest.raises(VaultError):
         await join(
-            load_text(rule_text("{match: POST /p, create: p}", fields=("other: {kind: text}",))), one.vault, one.metrics
+            load_text(rule_text("{match: POST /p, create: p}", fields=("other: {kind: text}",))),
+            one.vault,
+            one.metrics,
+            witness(),
         )
 
 
 async def test_what_rules_collect_is_in_the_catalog_once_they_are_joined():
     one = await desk()
     catalog = await open_catalog(one.vault, lambda error: None)
-    await join(one.runtime.rules, one.vault, one.metrics, catalog)
+    await join(one.runtime.rules, one.vault, one.metrics, witness(), catalog)
     (declared,) = catalog.schemas()
     assert (declared.schema.name, declared.origin, declared.records.of_rules) == ("p", Origin.RULES, True)
 
@@ -117,7 +123,7 @@ async def test_rules_that_take_the_name_of_another_schema_are_not_joined():
     await catalog.apply(schema("p"), Origin.API)
     table = catalog.records("p").collection.columns
     with pytest.raises(VaultError) as caught:
-        await join(one.runtime.rules, one.vault, one.metrics, catalog)
+        await join(one.runtime.rules, one.vault, one.metrics, witness(), catalog)
     assert caught.value.code is Code.BAD_RULES
     assert (catalog.records("p").collection.columns, catalog.declared("p").origin) == (table, Origin.API)
 

@@ -8,6 +8,7 @@ from proxy.redactor.exchange.runtime import join
 from proxy.redactor.exchange.trial import run_case
 from proxy.redactor.load import load_text
 from proxy.redactor.rules import Position, RuleTest
+from tests.support.audit import witness
 from tests.support.exchanges import USUAL, desk, rule_text
 
 FORM = '{match: POST /f, create: p, request: {form: {n: name, m: email}}, response: {id: "header Location /p/{id}"}}'
@@ -106,6 +107,6 @@ async def test_a_call_that_no_rule_names_or_that_is_refused_is_a_problem():
 async def test_the_endpoint_is_reached_by_a_host_of_its_own():
     text = rule_text("{match: POST /p, create: p}").replace("{name: app,", "{name: app, host: [b.example, a.example],")
     one = await desk()
-    runtime = await join(load_text(text), one.vault, one.metrics)
+    runtime = await join(load_text(text), one.vault, one.metrics, witness())
     case = parse_case(RuleTest("t", "app", {"call": {"match": "POST /p", "json": {}}}, Position("f", 1, 1)))
     assert await run_case(runtime, case) == []

@@ -8,7 +8,7 @@ from proxy.audit import noting
 from proxy.audit.members import Event
 from proxy.errors import Code, VaultError
 from proxy.model.rights import FULL, Rights
-from proxy.web.api.auditing import RECORDS, SUBJECTS, Auditing, Page
+from proxy.web.api.auditing import RECORDS, SUBJECTS, Page
 from proxy.web.api.document.world import CONTACT
 from proxy.web.api.operation import Access, Answer, Operation, Takes
 from proxy.web.api.operations import OPERATIONS
@@ -175,5 +175,5 @@ async def test_where_lines_are_flushed_the_answer_waits_for_it():
         async def flushed(self) -> None:
             flushed.set()
 
-    await Auditing(Flushing(), lambda *_: "m", lambda _kind: None).answered(page_of(), 200, lambda _schema: FULL)
+    await auditing(Flushing()).answered(page_of(), 200, lambda _schema: FULL)
     assert flushed.is_set()

@@ -1,0 +1,146 @@
+"""What the audit log is told of exchanges: one line for each that wrote, deleted or revealed something, before its answer leaves.
+
+This is on the way of every matched request, so everything that can be made once is made when rules load: a line is put together of
+bytes that are there already.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from proxy.audit.members import Event, body
+from proxy.audit.sink import quietly
+from proxy.audit.witness import Witness
+from proxy.model.value import Value
+from proxy.redactor.redact import Item
+from proxy.redactor.rules import Operation, Verb
+from proxy.redactor.success import Outcome
+from proxy.vault.collection import Collection as VaultCollection
+from proxy.vault.reveal import Opened, Revealed
+from proxy.vault.staging import Held
+
+_encode = msgspec.json.Encoder().encode
+
+#: Combinations of fields whose text is kept; an application has a handful.
+_KEPT: Final = 1_000
+
+_DOUBT: Final = b'"reason":"nobody knows whether the application took it"'
+
+
+class Reading(NamedTuple):
+    """What an answer is about to show."""
+
+    fields: frozenset[str]  #: of which there are values
+    items: Sequence[Item]
+    restored: Sequence[Sequence[Value | None]]
+    revealed: Revealed | None  #: how the vault resolved it
+
+    @property
+    def opened(self) -> Collection[int]:
+        """The records that were looked at."""
+        return self.revealed.opened.keys() if self.revealed is not None else ()
+
+    def keys(self, lone: str | None, collection: VaultCollection) -> list[str | None]:
+        """The keys of the records of which values are shown; ``lone``: that of the only one, where the request names it."""
+        shown = [index for index, row in enumerate(self.restored) if any(row)]
+        return [self.items[index].id or lone or self._sealed_key(index, collection) for index in shown]
+
+    def _sealed_key(self, index: int, collection: VaultCollection) -> str | None:
+        home = self.revealed.rows[index] if self.revealed is not None else None
+        return collection.sealer.open_key(home.row) if home is not None else None
+
+
+#: An answer without values.
+NOTHING: Final = Reading(frozenset(), (), (), None)
+
+
+class Teller:
+    """What tells of one operation."""
+
+    __slots__ = ("_about", "_environment", "_fields", "_head", "_schema", "_tail", "_witness", "_written", "sink")
+
+    def __init__(self, witness: Witness, environment: str, operation: Operation) -> None:
+        self.sink = witness.sink
+        self._witness = witness
+        self._environment = environment
+        self._schema = operation.entity.schema.name
+        self._about = {
+            "via": "proxy",
+            "environment": environment,
+            "endpoint": operation.endpoint.name,
+            "operation": operation.label,
+        }
+        written = Event.DELETE if operation.verb is Verb.DELETE else Event.WRITE
+        self._head = body(Event.REVEAL, **self._about)
+        self._written = body(written, **self._about)
+        self._tail = body(Event.REVEAL, schema=self._schema).partition(b",")[2]
+        self._fields: dict[frozenset[str], bytes] = {}
+
+    async def revealed(
+        self, status: int, keys: Sequence[str | None], fields: frozenset[str], opened: Collection[int]
+    ) -> None:
+        """Values stand in the answer. Raises ``VaultError(AUDIT_DOWN)``: then they must not. ``opened``: the records looked at."""
+        marks = self._marks(keys)
+        line = self._line(self._head, status, (len(keys), marks), fields)
+        if self._witness.baits:
+            self.sink.put(line, *self._alarms(status, marks, opened))
+        else:
+            self.sink.put(line)
+        if self.sink.flushes:
+            await self.sink.flushed()
+
+    async def found(self, status: int, opened: Mapping[int, Opened], collection: VaultCollection) -> None:
+        """Values stand somewhere in an answer that is no success. Raises as ``revealed``."""
+        keys = [collection.sealer.open_key(one.row) for one in opened.values()]
+        fields = frozenset(name for one in opened.values() for name in one.live.fields)
+        await self.revealed(status, keys, fields, opened.keys())
+
+    async def settled(self, outcome: Outcome, status: int, held: Sequence[Held], revealed: frozenset[str]) -> None:
+        """What was written, and the answer shows these fields of it. Raises as ``revealed``; what was written is told later then."""
+        if outcome is Outcome.REFUSED:
+            return
+        line, marks = self._written_line(status, held)
+        if outcome is not Outcome.TAKEN:
+            line = b"%b,%b" % (line, _DOUBT)
+        if revealed:
+            line = b'%b,"revealed":[%b]' % (line, self._names(revealed))
+        if revealed and self._witness.baits:
+            self.sink.happened(line, *self._alarms(status, marks, [one.rid for one in held]))
+        else:
+            self.sink.happened(line)
+        if self.sink.flushes:
+            await self.sink.flushed()
+
+    def doubted(self, held: Sequence[Held]) -> None:
+        """No answer came, so nobody knows what was written. Never raises: nobody is told of success."""
+        quietly(self.sink, b"%b,%b" % (self._written_line(0, held)[0], _DOUBT))
+
+    def _written_line(self, status: int, held: Sequence[Held]) -> tuple[bytes, list[str]]:
+        marks = self._marks([one.key for one in held])
+        fields = frozenset(held[0].given) if len(held) == 1 else frozenset(name for one in held for name in one.given)
+        return self._line(self._written, status, (len(held), marks), fields), marks
+
+    def _line(self, head: bytes, status: int, records: tuple[int, Sequence[str]], fields: frozenset[str]) -> bytes:
+        told = b',"status":%d' % status if status else b""
+        count, marks = records
+        line = b'%b%b,%b,"count":%d' % (head, told, self._tail, count)
+        if marks:
+            line = b'%b,"records":["%b"]' % (line, '","'.join(marks).encode())
+        return b'%b,"fields":[%b]' % (line, self._names(fields)) if fields else line
+
+    def _names(self, fields: frozenset[str]) -> bytes:
+        text = self._fields.get(fields)
+        if text is None:
+            if len(self._fields) >= _KEPT:
+                self._fields.clear()
+            text = self._fields[fields] = _encode(sorted(fields))[1:-1]
+        return text
+
+    def _marks(self, keys: Iterable[str | None]) -> list[str]:
+        mark, environment, schema = self._witness.mark, self._environment, self._schema
+        return [mark(environment, schema, key) for key in keys if key is not None]
+
+    def _alarms(self, status: int, marks: Sequence[str], rids: Collection[int]) -> list[bytes]:
+        touched = self._witness.baits.touched(self._environment, self._schema, rids)
+        return self._witness.alarms([*marks, *touched], **self._about, status=status, schema=self._schema)
