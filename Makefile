@@ -10,6 +10,7 @@ SHELL := /bin/bash
 VENV    := .venv
 BIN     := $(VENV)/bin
 PEERS   := .venv-bench
+SCAN    := .venv-scan
 WORKERS ?= 2
 CODE    := $(wildcard proxy tests bench)
 PIP     := -m pip install --quiet --disable-pip-version-check
@@ -19,6 +20,7 @@ COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-h
 RUNTIME_STAMP := $(VENV)/.installed-runtime
 DEV_STAMP     := $(VENV)/.installed-dev
 PEERS_STAMP   := $(PEERS)/.installed
+SCAN_STAMP    := $(SCAN)/.installed
 
 .PHONY: help install demo test check fuzz bench lock clean
 
@@ -31,7 +33,7 @@ install: $(RUNTIME_STAMP)  ## install the command domicile into .venv, at the lo
 demo: $(RUNTIME_STAMP)  ## start a sample application, the proxy and the vault, and open two views of them
 	@$(BIN)/domicile demo $(ARGS)
 
-test: $(DEV_STAMP)  ## run every test (WORKERS=2; ARGS="-k name" for a choice)
+test: $(DEV_STAMP) $(SCAN_STAMP)  ## run every test (WORKERS=2; ARGS="-k name" for a choice)
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 check: $(DEV_STAMP)  ## lint, format, types, import directions and the architecture tests
@@ -52,9 +54,10 @@ lock: $(DEV_STAMP)  ## write requirements/*.txt anew from pyproject.toml (UPGRAD
 	@$(BIN)/$(COMPILE) pyproject.toml -c requirements/dev.txt -o requirements/runtime.txt
 	@$(BIN)/$(COMPILE) --group build -c requirements/dev.txt -o requirements/build.txt
 	@$(BIN)/$(COMPILE) --group bench -o requirements/bench.txt
+	@$(BIN)/$(COMPILE) --group scan -o requirements/scan.txt
 
 clean:  ## remove the environments and every cache; data folders stay
-	@rm -rf $(VENV) $(PEERS) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache
+	@rm -rf $(VENV) $(PEERS) $(SCAN) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache
 	@find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is newer than the lock it was made from, so that a second call does nothing.
@@ -84,4 +87,10 @@ $(PEERS_STAMP): requirements/bench.txt | $(BIN)/python
 	@echo "Installing the peers of the benchmarks into $(PEERS) ..."
 	@$(BIN)/python -m venv $(PEERS)
 	@$(PEERS)/bin/python $(LOCKED) requirements/bench.txt
+	@touch $@
+
+$(SCAN_STAMP): requirements/scan.txt | $(BIN)/python
+	@echo "Installing the TLS scanners of the tests into $(SCAN) ..."
+	@$(BIN)/python -m venv $(SCAN)
+	@$(SCAN)/bin/python $(LOCKED) requirements/scan.txt
 	@touch $@

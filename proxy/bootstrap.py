@@ -9,7 +9,8 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 
 from proxy.auth.clients import Made
 from proxy.auth.service import TokenService
@@ -17,6 +18,7 @@ from proxy.clock import Clock, system_clock
 from proxy.composition.access import keep_keys, open_access
 from proxy.composition.asking import acl_client, acl_context
 from proxy.composition.audit import open_audit, unwitnessed
+from proxy.composition.doors import doors
 from proxy.composition.files import check_files, open_files
 from proxy.composition.guard import Guard, open_guard
 from proxy.composition.interface import Around, interface, space
@@ -33,7 +35,7 @@ from proxy.composition.stores import (
     unobserved,
     vault_options,
 )
-from proxy.composition.ways import gateway_options, renew, ways
+from proxy.composition.ways import gateway_options, redirected, renew, ways
 from proxy.config import Settings
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, Detail, VaultError
@@ -51,7 +53,7 @@ from proxy.telemetry.metrics import Metrics
 from proxy.vault.catalog import Catalog
 from proxy.vault.vault import Vault, VaultOptions, has_keyset, new_vault, open_vault
 from proxy.web.admin import admin_app
-from proxy.web.api.app import VaultConnection, vault_app
+from proxy.web.api.app import vault_app
 from proxy.web.applications import Applications
 from proxy.web.gateway import Gateway
 from proxy.web.journal import MetricsJournal
@@ -85,7 +87,7 @@ class Running:
     reloader: Reloader
     gateway: Gateway
     auth: TokenService
-    renew: Callable[[], None]  #: reads the files for TLS towards applications again
+    renew: Callable[[], None]  #: reads the files for TLS again, towards callers and applications
     catalog: Catalog
     redeclare: Callable[[], Awaitable[bool]]  #: reads the files with schemas again
     guard: Guard
@@ -161,7 +163,7 @@ async def _check_store(settings: Settings) -> None:
 def load_rules(settings: Settings, overrides: Overrides | None = None) -> RuleSet:
     """The rule set of the settings' folder or file, whole. Raises ``VaultError(BAD_RULES)`` with every fault."""
     rules = load(settings.rules)
-    return rules if overrides is None else _redirected(rules, overrides.upstreams)
+    return rules if overrides is None else redirected(rules, overrides.upstreams)
 
 
 async def try_rules(rules: RuleSet) -> dict[str, list[str]]:
@@ -219,30 +221,29 @@ async def running(
         await realm.start(Opened(vault, catalog, await space(vault, catalog, contents)), keysets)
         in_force = InForce(await join(rules, vault, metrics, audit.witness, catalog))
         journal = MetricsJournal(metrics, rules)
-
-        async def adopt(fresh: RuleSet) -> Runtime:
-            runtime = await join(fresh, vault, metrics, audit.witness, catalog)
-            journal.announce(fresh)
-            return runtime
-
-        reloader = Reloader(settings.rules, lambda: load_rules(settings, overrides), adopt, in_force, metrics)
-        gateway = Gateway(in_force, journal, gateway_options(settings, applications, guard))
+        adopt = partial(_adopt, lambda fresh: join(fresh, vault, metrics, audit.witness, catalog), journal)
+        reloader = Reloader(settings.rules, partial(load_rules, settings, overrides), adopt, in_force, metrics)
+        ins = doors(settings, auth.audiences, metrics, clock)
+        gateway = Gateway(in_force, journal, gateway_options(settings, applications, guard, ins.proxy))
         stack.push_async_callback(gateway.close)
-        renewed, declared = lambda: renew(settings, applications), lambda: redeclare(catalog, settings.schemas)
+        stack.callback(ins.close)
+        renewed = ins.with_files(partial(renew, settings, applications))
+        declared = partial(redeclare, catalog, settings.schemas)
         started = Running("", "", in_force, vault, reloader, gateway, auth, renewed, catalog, declared, guard)
-        checks = {"rules": reloader.check, "vault": vault_check(vault), "audit": audit.check, **guard.checks()}
+        parts = {**guard.checks(), **ins.checks()}
+        checks = {"rules": reloader.check, "vault": vault_check(vault), "audit": audit.check, **parts}
         services = interface(settings, realm, Around(auth, metrics, guard, audit.interface))
         services.acl = await stack.enter_async_context(acl_client(settings, metrics))
         stack.push_async_callback(services.functions.close)
         started.interface = await stack.enter_async_context(
-            listen("vault", settings.listen.vault, vault_app(services), connections=VaultConnection)
+            listen("vault", settings.listen.vault, vault_app(services, hsts=ins.hsts), ins.vault_connection)
         )
         auth.audiences.listening(started.interface)
         started.admin = await stack.enter_async_context(
             listen("admin", settings.listen.admin, admin_app(checks, metrics.render))
         )
         started.proxy = await stack.enter_async_context(listen("proxy", settings.listen.proxy, gateway.server))
-        looking = (realm.run_upkeep(_UPKEEP, report), measure(realm.vaults, metrics, _UPKEEP))
+        looking = (realm.run_upkeep(_UPKEEP, report), measure(realm.vaults, metrics, _UPKEEP), ins.watch())
         for work in (reloader.watch(), audit.upkeep(), *looking, keep_keys(auth, _UPKEEP), *guard.work()):
             stack.push_async_callback(_cancel, asyncio.create_task(work))
         _rarely_collect()
@@ -250,6 +251,13 @@ async def running(
 
 
 # ---------------------------------------------------------------------- parts
+
+
+async def _adopt(joined: Callable[[RuleSet], Awaitable[Runtime]], journal: MetricsJournal, fresh: RuleSet) -> Runtime:
+    """New rules, ready to take effect."""
+    runtime = await joined(fresh)
+    journal.announce(fresh)
+    return runtime
 
 
 def _rarely_collect() -> None:
@@ -261,16 +269,3 @@ def _rarely_collect() -> None:
 async def _cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-
-
-def _redirected(rules: RuleSet, upstreams: Mapping[str, str]) -> RuleSet:
-    """The rule set with other application addresses; for the demo, which looks for free ports itself."""
-    endpoints = {
-        id(endpoint): replace(endpoint, upstream=upstreams.get(endpoint.name, endpoint.upstream))
-        for endpoint in rules.endpoints
-    }
-    return replace(
-        rules,
-        endpoints=tuple(endpoints.values()),
-        operations=tuple(replace(item, endpoint=endpoints[id(item.endpoint)]) for item in rules.operations),
-    )

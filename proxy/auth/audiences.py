@@ -28,17 +28,32 @@ class Audiences:
     """The addresses of the settings; without any, those that the listener has itself.
 
     A listener on every interface or on loopback also has the names of loopback, so that a first try with ``localhost``
-    works. The names that a proxy in front gives it cannot be known here: those have to be set.
+    works; one that speaks TLS has the names of its certificates, and no other. The names that a proxy in front gives it
+    cannot be known here: those have to be set.
     """
 
     def __init__(self, configured: Sequence[str] = ()) -> None:
         self._names = tuple(origin(address) for address in configured)
         self._configured = bool(configured)
+        self._place = ""
+        self._certified: tuple[str, ...] = ()
 
     def listening(self, place: str) -> None:
         """Tell where the listener is, as ``host:port``; of no effect where addresses are set."""
-        if not self._configured:
-            self._names = tuple(dict.fromkeys(origin(f"http://{name}") for name in _names(place)))
+        self._place = place
+        self._find()
+
+    def certified(self, names: Sequence[str]) -> None:
+        """Tell for which names its certificates stand: it is reached by these alone, over TLS. Wildcards tell of no address."""
+        self._certified = tuple(name for name in names if not name.startswith("*."))
+        self._find()
+
+    def _find(self) -> None:
+        if self._configured or not self._place:
+            return
+        port = self._place.rpartition(":")[2]
+        addresses = [f"https://{name}:{port}" for name in self._certified]
+        self._names = tuple(dict.fromkeys(map(origin, addresses or [f"http://{name}" for name in _names(self._place)])))
 
     @property
     def first(self) -> str:

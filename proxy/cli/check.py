@@ -71,6 +71,13 @@ def _firewall(settings: Settings) -> str:
     return check_firewall(settings.firewall.country_database)
 
 
+def _tls(settings: Settings) -> str:
+    from proxy.composition.doors import check_doors
+
+    check_doors(settings)
+    return ", ".join(map(str, settings.listen.tls.certificate))
+
+
 #: What is looked at after the settings, by name, in this order.
 PARTS: Final[dict[str, Part]] = {
     "rules": _rules,
@@ -79,6 +86,7 @@ PARTS: Final[dict[str, Part]] = {
     "store": _store,
     "upstream": _upstream,
     "firewall": _firewall,
+    "tls": _tls,
 }
 
 

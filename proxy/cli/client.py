@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from proxy.auth.audiences import Audiences
 from proxy.cli import output
 from proxy.cli.command import OK, Arguments, Command
 from proxy.cli.health import reachable
@@ -58,14 +57,15 @@ def rotate_secret(arguments: Arguments) -> int:
 
 def told(settings: Settings, made: "Made") -> dict[str, Any]:
     """What somebody needs to use a new client."""
-    audiences = Audiences(settings.auth.audiences)
-    audiences.listening(str(reachable(settings.listen.vault)))
+    from proxy.composition.doors import address_of
+
+    address = address_of(settings, str(reachable(settings.listen.vault)))
     return {
         "environment_id": made.client.environment,
         "client_id": made.client.id,
         "client_secret": made.secret,
-        "vault_url": audiences.first,
-        "token_url": f"{audiences.first}/oauth2/token",
+        "vault_url": address,
+        "token_url": f"{address}/oauth2/token",
     }
 
 

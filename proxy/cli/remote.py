@@ -18,7 +18,7 @@ import msgspec
 
 from proxy.cli.command import Arguments
 from proxy.cli.health import reachable
-from proxy.config import load
+from proxy.config import Settings, load
 from proxy.errors import Code, Detail, VaultError
 
 CLIENT_ID: Final = "DOMICILE_CLIENT_ID"
@@ -153,5 +153,14 @@ def remote(given: Arguments) -> Remote:
             f"Credentials are missing: set {CLIENT_ID} and {CLIENT_SECRET} in the environment, as `domicile init` or "
             "`domicile client create` told them.",
         )
-    url = given.url or f"http://{reachable(load(given.config, os.environ).listen.vault)}"
-    return Remote(url, client, secret, given.environment)
+    return Remote(given.url or _own(load(given.config, os.environ)), client, secret, given.environment)
+
+
+def _own(settings: Settings) -> str:
+    """The vault listener of the settings, as seen from this machine; over TLS by the name that its certificate has."""
+    place = str(reachable(settings.listen.vault))
+    if not settings.listen.tls.certificate:
+        return f"http://{place}"
+    from proxy.composition.doors import address_of
+
+    return address_of(settings, place)

@@ -1,15 +1,19 @@
 """How applications are reached and what they are told, as the settings say."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from proxy.composition.guard import Guard
 from proxy.config import Settings, Upstream
 from proxy.errors import VaultError
+from proxy.redactor.rules import RuleSet
 from proxy.telemetry import logs
 from proxy.web.applications import Applications
 from proxy.web.forwarded import Telling, Told
 from proxy.web.gateway import GatewayOptions
 from proxy.web.guard.firewall import Mode
 from proxy.web.peers import Trusted
-from proxy.web.preamble import Preambles
+from proxy.web.secure.entrance import Entrance
 from proxy.web.upstream.client import Way
 from proxy.web.upstream.limits import Limits
 from proxy.web.upstream.tls import ClientTls, client_context
@@ -57,7 +61,9 @@ def renew(settings: Settings, applications: Applications) -> None:
     _log.info("the files for TLS towards applications were read again")
 
 
-def gateway_options(settings: Settings, applications: Applications, guard: Guard) -> GatewayOptions:
+def gateway_options(
+    settings: Settings, applications: Applications, guard: Guard, entrance: Entrance | None
+) -> GatewayOptions:
     """What is switched off is not made, so that no request pays for it."""
     forwarding, trusted = settings.forwarding, settings.trusted_proxies
     told = Told(forwarding.x_forwarded, forwarding.forwarded, forwarding.via, forwarding.host == "upstream")
@@ -67,9 +73,22 @@ def gateway_options(settings: Settings, applications: Applications, guard: Guard
         met=applications.met,
         special=settings.applications.keys(),
         telling=Telling(told, Trusted(trusted)) if any(told) else None,
-        preambles=Preambles(trusted) if settings.listen.proxy_protocol else None,
+        entrance=entrance,
         firewall=guard.firewall if guard.firewall.mode is not Mode.OFF else None,
         screened=guard.screened("proxy"),
         quotas=guard.quotas if guard.quotas.address is not None else None,
         limited=guard.limited("proxy"),
+    )
+
+
+def redirected(rules: RuleSet, upstreams: Mapping[str, str]) -> RuleSet:
+    """The rule set with other application addresses; for the demo, which looks for free ports itself."""
+    endpoints = {
+        id(endpoint): replace(endpoint, upstream=upstreams.get(endpoint.name, endpoint.upstream))
+        for endpoint in rules.endpoints
+    }
+    return replace(
+        rules,
+        endpoints=tuple(endpoints.values()),
+        operations=tuple(replace(item, endpoint=endpoints[id(item.endpoint)]) for item in rules.operations),
     )

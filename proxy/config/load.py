@@ -17,6 +17,8 @@ from proxy.errors import Code, Detail, VaultError
 DEFAULT_FILE: Final = Path("domicile.yaml")
 
 _LISTENERS: Final = ("listen.proxy", "listen.vault", "listen.admin")
+#: Those that speak TLS where there is a certificate; the other one never does.
+_SECURED: Final = _LISTENERS[:2]
 
 
 def load(file: Path | None, environ: Mapping[str, str]) -> Settings:
@@ -91,9 +93,11 @@ def _together(values: Mapping[str, Any], given: Mapping[str, Given]) -> list[Det
     """Faults that concern two settings. A listener of the defaults is always on loopback, so it never has one."""
     faults: list[Detail] = []
     for name in _LISTENERS:
-        if name in values and not values[name].loopback and values.get("listen.insecure") is False:
+        secured = name in _SECURED and values.get("listen.tls.certificate") != ()
+        if name in values and not values[name].loopback and not secured and values.get("listen.insecure") is False:
+            certificate = "name a certificate in listen.tls.certificate, " if name in _SECURED else ""
             text = (
-                f"{name} can be reached from other machines and speaks plain HTTP: listen at 127.0.0.1, "
+                f"{name} can be reached from other machines and speaks plain HTTP: {certificate}listen at 127.0.0.1, "
                 "or write insecure: true under listen where something in front does TLS"
             )
             faults.append(Detail(given[name].place, text))
@@ -108,6 +112,7 @@ def _together(values: Mapping[str, Any], given: Mapping[str, Given]) -> list[Det
         )
         faults.append(Detail(given["listen.proxy_protocol"].place, text))
     faults += _firewall(values, given)
+    faults += _callers_tls(values, given)
     faults += _tls("upstream", values, given)
     for name, merged in _applications(values).items():
         faults += _tls(f"{APPLICATIONS}.{name}", merged, given)
@@ -124,6 +129,21 @@ def _firewall(values: Mapping[str, Any], given: Mapping[str, Given]) -> list[Det
         "firewall.country_database, or networks with firewall.allow"
     )
     return [Detail(given["firewall.mode"].place, text)]
+
+
+def _callers_tls(values: Mapping[str, Any], given: Mapping[str, Given]) -> list[Detail]:
+    """Faults among the settings for TLS towards callers."""
+    certificates, keys = values.get("listen.tls.certificate"), values.get("listen.tls.key")
+    if certificates is None or keys is None:
+        return []  # told already
+    if not certificates:
+        idle = [name for name in ("listen.tls.key", "listen.tls.clients") if values.get(name)]
+        text = "does nothing without a certificate: name its file with listen.tls.certificate"
+        return [Detail(given[name].place, f"{name} {text}") for name in idle]
+    if keys and len(keys) != len(certificates):
+        text = f"listen.tls.key names {len(keys)} and listen.tls.certificate {len(certificates)}: name one key for each"
+        return [Detail(given["listen.tls.key"].place, text)]
+    return []
 
 
 def _tls(section: str, values: Mapping[str, Any], given: Mapping[str, Given]) -> list[Detail]:

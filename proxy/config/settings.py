@@ -31,6 +31,19 @@ class Address(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class ListenTls:
+    """TLS towards callers, on the listeners of proxy and vault alike; all paths are absolute."""
+
+    certificate: tuple[Path, ...]  #: empty: plain HTTP
+    key: tuple[Path, ...]  #: of each certificate, in the same order; empty: in the same files
+    require_sni: Literal["vault", "both"]  #: where a handshake must name a host of a certificate
+    clients: Path | None  #: authorities that vouch for callers; none: callers show no certificate
+    clients_at: Literal["vault", "proxy", "both"]
+    clients_required: bool
+    hsts: int  #: for how long browsers come over TLS alone, in milliseconds; 0: nothing is said of it
+
+
+@dataclass(frozen=True, slots=True)
 class Listen:
     """The listeners: the redacting proxy, the vault's own interface, and administration (health and metrics)."""
 
@@ -39,6 +52,7 @@ class Listen:
     admin: Address
     insecure: bool  #: plain HTTP beyond loopback is wanted
     proxy_protocol: bool  #: connections of trusted proxies begin with the PROXY protocol
+    tls: ListenTls
 
 
 #: Of one version of the Internet protocol.

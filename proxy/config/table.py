@@ -5,6 +5,7 @@ from typing import Final
 from proxy.config import values
 from proxy.config.access import ACCESS
 from proxy.config.guarding import FIREWALL, LIMITS
+from proxy.config.listening import LISTEN
 from proxy.config.setting import Setting
 from proxy.model import builtin
 
@@ -22,43 +23,7 @@ SETTINGS: Final[dict[str, Setting]] = {
         "a folder, such as /var/lib/domicile",
         "The folder of the embedded vault and of the key file; made at the first start.",
     ),
-    "listen.proxy": Setting(
-        "127.0.0.1:8080",
-        values.address,
-        "host:port, such as 127.0.0.1:8080",
-        "Where callers reach the application through the proxy.",
-    ),
-    "listen.vault": Setting(
-        "127.0.0.1:8081",
-        values.address,
-        "host:port, such as 127.0.0.1:8081",
-        "Where the vault's own interface is answered: /api, /docs, /openapi.json.",
-    ),
-    "listen.admin": Setting(
-        "127.0.0.1:8082",
-        values.address,
-        "host:port, such as 127.0.0.1:8082",
-        "Where probes and metrics are answered: /healthz, /readyz, /metrics.",
-    ),
-    "listen.insecure": Setting(
-        "false",
-        values.flag,
-        "true or false",
-        "Plain HTTP beyond loopback only when true: something in front must do TLS, or the network must be trusted.",
-    ),
-    "listen.proxy_protocol": Setting(
-        "false",
-        values.flag,
-        "true or false",
-        "Each connection of a trusted proxy begins with the PROXY protocol, version 1 or 2.",
-    ),
-    "trusted_proxies": Setting(
-        "[]",
-        values.networks,
-        "a list of networks, such as [10.0.0.0/8, 192.0.2.7]",
-        "Whose forwarding fields and PROXY protocol count: the addresses of the proxies in front.",
-        many=True,
-    ),
+    **LISTEN,
     "forwarding.host": Setting(
         "keep",
         values.one_of("keep", "upstream"),

@@ -86,6 +86,11 @@ def path_or(word: str) -> Reader:
     return read
 
 
+def paths(text: str) -> tuple[Path, ...]:
+    """Files with commas between them, in square brackets or without."""
+    return tuple(path(item) for item in _items(text))
+
+
 def host_or_none(text: str) -> str | None:
     """A host name in lower case, or ``none``."""
     if text == "none":

@@ -148,6 +148,23 @@ METRICS: Final[dict[str, Declared]] = {
     "domicile_upstream_errors_total": Declared(
         "counter", ("endpoint", "code"), "Exchanges that the application or the way to it broke, by error code."
     ),
+    "domicile_tls_handshakes_total": Declared(
+        "counter",
+        ("listener", "outcome"),
+        "TLS handshakes of callers, by outcome: done, no_name (no SNI), foreign_name (in no certificate of ours), no_certificate and "
+        "bad_certificate (of the caller), late (not complete in time), left (the caller went away), failed (anything else).",
+    ),
+    "domicile_tls_certificate_end_timestamp_seconds": Declared(
+        "gauge", ("name",), "When the certificate shown to callers, or the first one of its chain, ends."
+    ),
+    "domicile_tls_reload_success_timestamp_seconds": Declared(
+        "gauge", (), "When the files for TLS towards callers were last taken over."
+    ),
+    "domicile_tls_reload_failures_total": Declared(
+        "counter",
+        (),
+        "Changes of the files for TLS towards callers that could not be used; those before stayed in force.",
+    ),
     "domicile_shape_fill_ratio": Declared(
         "gauge", ("entity", "field"), "Share of the field's possible tokens that is used; full at 1."
     ),

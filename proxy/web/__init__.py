@@ -9,6 +9,7 @@ objects would change (spelling and order of fields, interim answers, upgrades) i
 ``fields`` knows what each field name means to a proxy. ``gateway`` asks the rules once per
 request, and by ``overriding`` once more where a body may name another method; ``passing`` streams what no rule names,
 ``matched`` reads whole what one names, ``relay`` carries other protocols.
+``secure`` is TLS towards callers, and what they pass before they are HTTP (``preamble``).
 ``forwarding`` holds the header rules of both directions. ``upstream`` is the way to the application, behind a port of its own.
 ``own`` writes the answers that the proxy gives itself, by the table in ``errors``; ``ports`` names what the gateway needs
 from the redactor and from whoever counts. ``admin`` serves health and metrics on another listener.

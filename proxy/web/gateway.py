@@ -19,9 +19,9 @@ from proxy.web.incoming import Incoming
 from proxy.web.matched import Job, Matched, Patience, Rooms
 from proxy.web.passing import Passing, head_of
 from proxy.web.ports import Journal, Rules, Seen
-from proxy.web.preamble import Preambles
 from proxy.web.quick import Quick
 from proxy.web.request_head import Heads
+from proxy.web.secure.entrance import Entrance
 from proxy.web.server import CallerServer
 from proxy.web.upstream.port import IDEMPOTENT, Address, Call, Upstream
 
@@ -54,7 +54,7 @@ class GatewayOptions:
     met: Callable[[str, Address], None] = lambda _endpoint, _address: None  #: told when an endpoint is first asked for
     special: Container[str] = ()  #: endpoints that are reached in a way of their own
     telling: Telling | None = None  #: what tells applications of the caller
-    preambles: Preambles | None = None  #: what reads the PROXY protocol, where it is spoken
+    entrance: Entrance | None = None  #: what connections pass before they are HTTP
     firewall: Firewall | None = None  #: where callers may be; none: anywhere
     screened: Callable[[str], None] = lambda _outcome: None  #: told of requests from outside: blocked, masked
     quotas: Quotas | None = None  #: how often an address may ask; none: as often as it wants
@@ -82,7 +82,7 @@ class Gateway:
         self._met = options.met
         self._special = options.special
         self._telling = options.telling
-        self._preambles = options.preambles
+        self._entrance = options.entrance
         self._firewall = options.firewall
         self._screened = options.screened
         self._quotas = options.quotas
@@ -98,9 +98,9 @@ class Gateway:
             self._unreadable,
             self.begin,
         )
-        preambles = options.preambles
-        if preambles is not None:
-            self.server.entrance = lambda: preambles(self.server())
+        entrance = options.entrance
+        if entrance is not None:
+            self.server.entrance = lambda: entrance(self.server())
 
     def begin(self, incoming: Incoming) -> Quick | None:
         """Send a request without a body on at once, if no rule names it and a connection waits for it; else ``handle`` follows.
@@ -316,5 +316,5 @@ class Gateway:
         for listener in self.server.listeners:
             listener.close()
         self.server.listeners.clear()
-        if self._preambles is not None:
-            self._preambles.close()
+        if self._entrance is not None:
+            self._entrance.close()

@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import socket
-import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -38,7 +37,6 @@ async def listen(
     name: str,
     address: tuple[str, int],
     served: web.Application | CallerServer,
-    tls: ssl.SSLContext | None = None,
     connections: Connections | None = None,
 ) -> AsyncIterator[str]:
     """Serve at ``address`` until the block ends; gives ``host:port`` with the real port.
@@ -46,7 +44,7 @@ async def listen(
     Raises ``VaultError`` (PORT_IN_USE) if the address cannot be opened; ``name`` is the setting to change then.
     """
     if isinstance(served, CallerServer):
-        server = await _open(name, address, served.entrance, tls)
+        server = await _open(name, address, served.entrance)
         served.listeners.append(server)
         try:
             yield _told(name, server)
@@ -58,9 +56,9 @@ async def listen(
     try:
         factory = runner.server
         if connections is not None and factory is not None:
-            server = await _open(name, address, partial(connections, factory), tls)
+            server = await _open(name, address, partial(connections, factory))
         else:
-            server = await _open(name, address, factory, tls)
+            server = await _open(name, address, factory)
         try:
             yield _told(name, server)
         finally:
@@ -70,13 +68,13 @@ async def listen(
 
 
 async def _open(
-    name: str, address: tuple[str, int], factory: Callable[[], asyncio.BaseProtocol] | None, tls: ssl.SSLContext | None
+    name: str, address: tuple[str, int], factory: Callable[[], asyncio.BaseProtocol] | None
 ) -> asyncio.Server:
     if factory is None:
         raise TypeError("the application was not set up")
     host, port = address
     try:
-        return await asyncio.get_running_loop().create_server(factory, host, port, ssl=tls, backlog=_BACKLOG)
+        return await asyncio.get_running_loop().create_server(factory, host, port, backlog=_BACKLOG)
     except socket.gaierror:
         reason = "the host name is not known. Set an address of this machine with listen.{name}."
     except OSError as error:

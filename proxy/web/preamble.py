@@ -7,12 +7,11 @@ Where the setting is off, this file has no part in a connection.
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 from proxy.telemetry import logs
 from proxy.web.peers import UNKNOWN, Client, Network, Trusted, peer_of, plain
 from proxy.web.proxyprotocol import BadPreambleError, Preamble, parse
-from proxy.web.server import CallerConnection
 
 _log = logs.logger("web")
 
@@ -20,17 +19,27 @@ _log = logs.logger("web")
 PATIENCE: Final = 5.0
 
 
-class Preambles:
-    """Makes the protocol of new connections: a reader of the preamble, with the connection that follows it."""
+class Greeted(Protocol):
+    """An HTTP connection that can be told who its caller is."""
 
-    def __init__(self, networks: Sequence[Network], patience: float = PATIENCE) -> None:
+    learned: Client | None  #: who the caller is, once somebody asked or a trusted proxy told
+
+
+class Preambles:
+    """Makes the protocol of new connections: a reader of the preamble, with the connection that follows it.
+
+    ``secure``: what follows the preamble is TLS, so that callers come over it whatever the preamble says.
+    """
+
+    def __init__(self, networks: Sequence[Network], patience: float = PATIENCE, *, secure: bool = False) -> None:
         self.trusted = Trusted(networks)
         self.patience = patience
+        self.secure = secure
         self.waiting: set[_Reader] = set()  #: connections whose preamble is not complete
 
-    def __call__(self, connection: CallerConnection) -> asyncio.Protocol:
-        """What a new connection is handed to; ``connection`` gets it afterwards."""
-        return _Reader(self, connection)
+    def __call__(self, connection: Greeted, inner: asyncio.Protocol) -> asyncio.Protocol:
+        """What a new connection is handed to; ``inner`` gets it afterwards, ``connection`` is told of the caller."""
+        return _Reader(self, connection, inner)
 
     def close(self) -> None:
         """End the connections that have not begun to speak HTTP."""
@@ -39,9 +48,10 @@ class Preambles:
 
 
 class _Reader(asyncio.Protocol):
-    def __init__(self, home: Preambles, connection: CallerConnection) -> None:
+    def __init__(self, home: Preambles, connection: Greeted, inner: asyncio.Protocol) -> None:
         self._home = home
         self._connection = connection
+        self._inner = inner
         self._held = b""
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
         self._timer: asyncio.TimerHandle | None = None
@@ -72,19 +82,19 @@ class _Reader(asyncio.Protocol):
 
     def _learned(self, preamble: Preamble) -> Client:
         """Who the caller is. One that the proxy does not tell of is unknown, never the trusted proxy itself."""
-        own = peer_of(self._transport)
+        secure = self._home.secure or preamble.secure
         if preamble.local:
-            return own
+            return peer_of(self._transport)._replace(secure=secure)
         if not preamble.host:
-            return UNKNOWN._replace(secure=preamble.secure)
-        return Client(plain(preamble.host), preamble.port, own.secure or preamble.secure)
+            return UNKNOWN._replace(secure=secure)
+        return Client(plain(preamble.host), preamble.port, secure)
 
     def _hand_over(self, rest: bytes) -> None:
-        transport, connection = self._transport, self._connection
-        transport.set_protocol(connection)
-        connection.connection_made(transport)
+        transport, inner = self._transport, self._inner
+        transport.set_protocol(inner)
+        inner.connection_made(transport)
         if rest:
-            connection.data_received(rest)
+            inner.data_received(rest)
 
     def _refuse(self, reason: str) -> None:
         _log.warning("a trusted proxy sent no PROXY preamble and was refused", reason=reason)

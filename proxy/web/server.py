@@ -289,7 +289,7 @@ class CallerConnection(RequestHandler):
         if not self.busy or late or (serving is not None and (serving.began or not serving.payload.is_eof())):
             return None  # gone, or idle: whoever still takes an answer has not begun to get it
         self._reader.feed_eof()
-        return self.transport is not None and self.transport.can_write_eof()  # TLS knows no such thing
+        return self.transport is not None
 
 
 class CallerServer(web.Server):

@@ -322,7 +322,7 @@ async def test_an_application_with_tls_is_reached_as_the_settings_say(tmp_path, 
 async def test_an_application_that_is_not_the_right_one_gets_nothing(tmp_path, authority, name, days, settings):
     foreign = Authority(tmp_path)
     tls = settings.format(ca=authority.certificate, foreign=foreign.certificate)
-    context = serving(authority.issue(name, days))
+    context = serving(authority.issue(name, days=days))
     async with RawServer(says(OK), tls=context) as server:
         async with started(tmp_path, server.url, f"upstream: {{tls: {{{tls}}}}}" if tls else "") as instance:
             for request in (get("/other"), create()):

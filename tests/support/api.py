@@ -16,7 +16,8 @@ from proxy.model.access import Principal
 from proxy.storage.memory import MemoryStore
 from proxy.vault.catalog import Declared
 from proxy.vault.records import Records
-from proxy.web.api.app import VaultConnection, vault_app
+from proxy.web.api.app import vault_app
+from proxy.web.api.connection import VaultConnection
 from proxy.web.api.operation import Answer, Call, Handler, Operation, Services, Space
 from proxy.web.listening import listen
 from proxy.web.peers import Trusted

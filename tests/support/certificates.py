@@ -8,7 +8,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,13 @@ class Pair:
 
     certificate: Path
     key: Path
+
+
+def _general(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
 
 
 class Authority:
@@ -28,7 +35,9 @@ class Authority:
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test authority")])
         made = self._builder(self._name, self._key).add_extension(x509.BasicConstraints(True, None), critical=True)
         usage = x509.KeyUsage(True, False, False, False, False, True, True, False, False)
-        self._own = made.add_extension(usage, critical=True).sign(self._key, hashes.SHA256())
+        identifier = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
+        made = made.add_extension(usage, critical=True).add_extension(identifier, critical=False)
+        self._own = made.sign(self._key, hashes.SHA256())
         self.certificate = folder / "authority.pem"
         self.certificate.write_bytes(self._own.public_bytes(serialization.Encoding.PEM))
 
@@ -41,18 +50,20 @@ class Authority:
             .not_valid_after(end)
         )
 
-    def issue(self, name: str, days: int = 1) -> Pair:
-        """A certificate for a host name or an address, signed by this authority, that ends in so many days."""
+    def issue(self, name: str, *more: str, days: int = 1, file: str = "") -> Pair:
+        """A certificate for host names or an address, signed by this authority, that ends in so many days.
+
+        ``file`` is the beginning of both files' names where that is not the first name.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
-        try:
-            alternative: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(name))
-        except ValueError:
-            alternative = x509.DNSName(name)
         made = self._builder(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]), key, days)
-        signed = made.add_extension(x509.SubjectAlternativeName([alternative]), critical=False).sign(
-            self._key, hashes.SHA256()
-        )
-        pair = Pair(self.folder / f"{name}.pem", self.folder / f"{name}.key")
+        alternatives = x509.SubjectAlternativeName([_general(one) for one in (name, *more)])
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        purposes = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
+        for extension in (alternatives, issuer, purposes):
+            made = made.add_extension(extension, critical=False)
+        signed = made.sign(self._key, hashes.SHA256())
+        pair = Pair(self.folder / f"{file or name}.pem", self.folder / f"{file or name}.key")
         pair.certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
         pair.key.write_bytes(
             key.private_bytes(

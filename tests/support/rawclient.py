@@ -6,6 +6,7 @@ async with RawClient(port) as client:
 """
 
 import asyncio
+import ssl
 from typing import Self
 
 from tests.support.patience import PATIENCE
@@ -15,11 +16,15 @@ from tests.support.rawhttp import Message, Wire
 class RawClient(Wire):
     """One connection to 127.0.0.1 for the length of an ``async with`` block."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, tls: ssl.SSLContext | None = None, name: str | None = None) -> None:
         self.port = port
+        self.tls = tls
+        self.name = name  #: asked for and verified, over TLS
 
     async def __aenter__(self) -> Self:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 20)
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", self.port, limit=1 << 20, ssl=self.tls, server_hostname=self.name
+        )
         super().__init__(reader, writer)
         return self
 

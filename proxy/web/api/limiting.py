@@ -6,10 +6,11 @@ from typing import Final
 from aiohttp import web
 
 from proxy.model.access import Principal
+from proxy.web.api.connection import peer
 from proxy.web.api.operation import Services
 from proxy.web.guard.quotas import LimitedError, Told, limit_fields
 from proxy.web.guard.rates import Rates, Verdict
-from proxy.web.peers import caller_of, plain
+from proxy.web.peers import caller_of
 
 _CHAIN: Final = "X-Forwarded-For"
 
@@ -22,9 +23,8 @@ COUNTED: Final = web.RequestKey("counted", tuple[Rates, Verdict])
 def by_address(request: web.Request, services: Services) -> None:
     """Count a request by where it comes from. Raises ``VaultError`` (TOO_MANY_REQUESTS)."""
     if services.quotas.address is not None:
-        peer = plain(request.remote or "")
-        trusted = services.trusted
-        host = caller_of(peer, request.headers.getall(_CHAIN, ()), trusted) if trusted.holds(peer) else peer
+        near, trusted = peer(request), services.trusted
+        host = caller_of(near, request.headers.getall(_CHAIN, ()), trusted) if trusted.holds(near) else near
         _note(request, services.quotas.caller, host, services.limited)
 
 

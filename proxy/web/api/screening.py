@@ -9,9 +9,9 @@ from typing import Final
 from aiohttp import web
 
 from proxy.model.access import Principal
+from proxy.web.api.connection import peer
 from proxy.web.api.operation import Operation, Services
 from proxy.web.guard.firewall import PASSED_ON, Firewall, Mode, refused
-from proxy.web.peers import plain
 
 #: Set on requests from outside that were not refused by their address alone.
 OUTSIDE: Final = web.RequestKey("outside", bool)
@@ -50,9 +50,9 @@ def outside(request: web.Request, services: Services, operation: Operation, prin
 
 
 def _outside(request: web.Request, firewall: Firewall) -> bool:
-    peer = plain(request.remote or "")
-    straight = firewall.straight(peer)
+    host = peer(request)
+    straight = firewall.straight(host)
     if straight is not None:
         return straight
     chain = request.headers.getall(_CHAIN, ())
-    return firewall.outside(peer, chain, any(name in request.headers for name in PASSED_ON[1:]))
+    return firewall.outside(host, chain, any(name in request.headers for name in PASSED_ON[1:]))

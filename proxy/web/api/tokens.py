@@ -5,10 +5,10 @@ from typing import Final
 from proxy.auth.errors import OAuthError, slow_down
 from proxy.errors import Code, VaultError
 from proxy.web.api import wire
+from proxy.web.api.connection import caller
 from proxy.web.api.errors import status_of
 from proxy.web.api.operation import Answer, Call
 from proxy.web.own import wait_of
-from proxy.web.peers import caller_of
 
 #: Nothing between here and the client may keep a token (RFC 6749, section 5.1).
 _UNKEPT: Final = {"Cache-Control": "no-store", "Pragma": "no-cache"}
@@ -79,5 +79,4 @@ def _authorization(call: Call) -> str | None:
 
 
 def _address(call: Call) -> str:
-    request = call.request
-    return caller_of(request.remote or "", request.headers.getall("X-Forwarded-For", ()), call.services.trusted)
+    return caller(call.request, call.services.trusted)

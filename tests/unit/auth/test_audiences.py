@@ -71,3 +71,21 @@ def test_a_token_is_for_us_when_one_of_its_addresses_is_ours():
     assert ours.meets(["https://b.example", "https://a.example"])
     assert not ours.meets(["https://b.example"])
     assert not ours.meets([])
+
+
+def test_a_listener_with_certificates_has_their_names_over_tls_alone():
+    ours = Audiences()
+    ours.listening("127.0.0.1:8081")
+    ours.certified(("vault.test", "*.wild.test", "b.test"))
+    assert ours.first == "https://vault.test:8081"
+    assert ours.meets(["https://b.test:8081"])
+    assert not ours.meets(["http://127.0.0.1:8081", "https://*.wild.test:8081"])
+    ours.listening("0.0.0.0:443")
+    assert ours.first == "https://vault.test"
+
+
+def test_names_of_certificates_do_not_count_beside_the_settings():
+    ours = Audiences(["https://se-vault.example.com"])
+    ours.certified(("vault.test",))
+    ours.listening("127.0.0.1:8081")
+    assert not ours.meets(["https://vault.test:8081"])

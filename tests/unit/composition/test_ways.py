@@ -23,5 +23,6 @@ def test_a_file_for_tls_that_is_not_there_is_a_fault_of_the_settings(tmp_path):
 
 def test_what_is_off_is_not_made():
     settings = load(None, {})
-    options = gateway_options(settings, Applications(Metrics(), *ways(settings)), open_guard(settings, Metrics()))
-    assert (options.telling, options.preambles, options.firewall) == (None, None, None)
+    guard = open_guard(settings, Metrics())
+    options = gateway_options(settings, Applications(Metrics(), *ways(settings)), guard, None)
+    assert (options.telling, options.entrance, options.firewall) == (None, None, None)

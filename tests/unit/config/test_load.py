@@ -210,3 +210,33 @@ def test_faults_in_the_settings_of_an_application_are_told_with_their_places(els
         f"domicile.yaml:4:31  applications.erp.tls.key {pair}",
         f"domicile.yaml:4:19  applications.erp.tls.ca {alone}",
     ]
+
+
+def faults_of(environ: dict[str, str]) -> list[str]:
+    with pytest.raises(VaultError) as caught:
+        load(None, environ)
+    return [one.text for one in caught.value.details]
+
+
+def test_a_certificate_opens_proxy_and_vault_to_other_machines_and_never_the_admin_listener():
+    names = ("DOMICILE__LISTEN__PROXY", "DOMICILE__LISTEN__VAULT", "DOMICILE__LISTEN__ADMIN")
+    environ = {name: f"0.0.0.0:{8080 + number}" for number, name in enumerate(names)}
+    assert len(faults_of(environ)) == 3
+    assert "listen.tls.certificate" in faults_of(environ)[0]
+    (text,) = faults_of(environ | {"DOMICILE__LISTEN__TLS__CERTIFICATE": "vault.pem"})
+    assert text.startswith("listen.admin")
+    assert "listen.tls" not in text
+
+
+def test_certificates_and_keys_are_lists_of_the_same_length():
+    environ = {"DOMICILE__LISTEN__TLS__CERTIFICATE": "a.pem, b.pem", "DOMICILE__LISTEN__TLS__KEY": "a.key,b.key"}
+    tls = load(None, environ).listen.tls
+    assert tls.certificate == (Path("a.pem").absolute(), Path("b.pem").absolute())
+    assert len(tls.key) == 2
+    assert load(None, {"DOMICILE__LISTEN__TLS__CERTIFICATE": "a.pem"}).listen.tls.key == ()
+    assert "one key for each" in faults_of(environ | {"DOMICILE__LISTEN__TLS__KEY": "a.key"})[0]
+
+
+@pytest.mark.parametrize("name", ["KEY", "CLIENTS"])
+def test_what_does_nothing_without_a_certificate_is_a_fault(name):
+    assert "does nothing without a certificate" in faults_of({f"DOMICILE__LISTEN__TLS__{name}": "a.pem"})[0]

@@ -11,6 +11,7 @@ from proxy.telemetry import logs
 from proxy.web.forwarded import Telling, Told
 from proxy.web.peers import Trusted
 from proxy.web.preamble import Preambles
+from proxy.web.secure.entrance import Entrance
 from tests.support.gateway import gateway
 from tests.support.patience import PATIENCE
 from tests.support.rawclient import RawClient, get
@@ -28,7 +29,10 @@ async def listening(networks=LOOPBACK, patience: float = 30.0):
     preambles = Preambles(networks, patience)
     telling = Telling(Told(x_forwarded=True), Trusted(networks))
     async with RawServer(says(OK)) as server:
-        async with gateway(server.url, options={"preambles": preambles, "telling": telling}) as (port, steered):
+        async with gateway(server.url, options={"entrance": Entrance(preambles, None), "telling": telling}) as (
+            port,
+            steered,
+        ):
             yield server, port, preambles, steered
 
 

@@ -1,0 +1,227 @@
+"""TLS of the whole program: by the settings, under load while certificates change, and the caller's address behind a load balancer."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from authlib.integrations.httpx_client import AsyncOAuth2Client
+
+from proxy.composition.stopped import stopped_clients
+from proxy.config import load
+from tests.support.certificates import Authority, Pair
+from tests.support.instance import Instance
+from tests.support.patience import PATIENCE
+from tests.support.people import rules
+from tests.support.rawclient import RawClient, get, post
+from tests.support.rawserver import OK, RawServer, says
+from tests.support.secured import TLS_1_2, TLS_1_3, greeted, replace, trusting
+from tests.support.tree import ROOT
+
+NAMES = ("vault.test", "localhost")
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    folder = tmp_path / "tls"
+    folder.mkdir()
+    return Authority(folder)
+
+
+@pytest.fixture
+async def instance(tmp_path: Path, authority: Authority) -> AsyncIterator[Instance]:
+    """An installation with a certificate, before an application that says 200."""
+    pair = authority.issue(*NAMES)
+    made = Instance(tmp_path)
+    made.rules.mkdir()
+    made.environment |= {
+        "DOMICILE__LISTEN__TLS__CERTIFICATE": str(pair.certificate),
+        "DOMICILE__LISTEN__TLS__KEY": str(pair.key),
+    }
+    async with RawServer(says(OK)) as server:
+        (made.rules / "rules.yaml").write_text(rules(server.url))
+        yield made
+        await made.kill()
+
+
+def port(address: str) -> int:
+    return int(address.rpartition(":")[2])
+
+
+async def client(instance: Instance) -> dict[str, str]:
+    """Credentials of a new client; the instance is stopped."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "proxy", "init",
+        cwd=instance.folder, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **instance.settings()},
+    )  # fmt: skip
+    _, err = await process.communicate()
+    assert process.returncode == 0, err
+    async with stopped_clients(load(None, instance.settings())) as clients:
+        made = await clients.create("shop", "default", admin=False)
+    return {"client_id": made.client.id, "client_secret": made.secret}
+
+
+async def checks(instance: Instance) -> tuple[int, Any]:
+    async with aiohttp.ClientSession() as session, session.get(instance.admin + "/readyz") as answer:
+        return answer.status, (await answer.json())["checks"]["tls"]
+
+
+async def metrics(instance: Instance) -> str:
+    async with aiohttp.ClientSession() as session, session.get(instance.admin + "/metrics") as answer:
+        return await answer.text()
+
+
+async def test_both_listeners_speak_tls_and_the_vault_goes_by_the_name_of_its_certificate(
+    instance: Instance, authority: Authority
+) -> None:
+    proof = await client(instance)
+    await instance.start()
+    vault, tls = f"https://localhost:{port(instance.vault)}", trusting(authority)
+    async with AsyncOAuth2Client(
+        proof["client_id"], proof["client_secret"], token_endpoint=vault + "/oauth2/token",
+        grant_type="client_credentials", trust_env=False, timeout=PATIENCE, verify=tls,
+    ) as seller:  # fmt: skip
+        await seller.fetch_token(audience=vault)
+        answer = await seller.get(vault + "/api/schemas")
+        assert answer.status_code in (200, 403)
+        assert answer.headers["Strict-Transport-Security"] == "max-age=15552000"
+        metadata = (await seller.get(vault + "/.well-known/oauth-authorization-server")).json()
+        assert metadata["issuer"] == f"https://vault.test:{port(instance.vault)}"
+    async with RawClient(port(instance.proxy), tls, "localhost") as caller:
+        answered = await caller.ask(get("/other"))
+        assert (answered.status, answered.one("Strict-Transport-Security")) == (200, None)
+
+    for version in (TLS_1_2, TLS_1_3):
+        missing = "MISSING_EXTENSION" if version is TLS_1_3 else "HANDSHAKE_FAILURE"
+        assert missing in await greeted(port(instance.vault), trusting(authority, version), None)
+        foreign = await greeted(port(instance.vault), trusting(authority, version), "foreign.test")
+        assert "UNRECOGNIZED_NAME" in foreign
+        for name in (None, "foreign.test", "localhost"):
+            assert await greeted(port(instance.proxy), trusting(authority, version), name) == "vault.test"
+    text = await metrics(instance)
+    assert 'domicile_tls_handshakes_total{listener="vault",outcome="foreign_name"} 2' in text
+    assert 'domicile_tls_handshakes_total{listener="vault",outcome="no_name"} 2' in text
+    with pytest.raises((ConnectionError, aiohttp.ClientError)):
+        async with aiohttp.ClientSession() as session, session.get(instance.vault + "/docs"):
+            pass
+    assert await instance.stop() == 0
+
+
+async def test_certificates_change_under_load_and_no_request_fails(instance: Instance, authority: Authority) -> None:
+    await instance.start()
+    own = _files(instance)
+    over, asked = asyncio.Event(), 0
+
+    async def load_on(listener: str, target: str, kept: bool) -> None:
+        nonlocal asked
+        tls = trusting(authority)
+        while not over.is_set():
+            async with RawClient(port(listener), tls, "localhost") as caller:
+                for _ in range(50 if kept else 1):
+                    assert (await caller.ask(get(target))).status == 200
+                    asked += 1
+
+    workers = [
+        asyncio.create_task(load_on(listener, target, kept))
+        for listener, target in (
+            (instance.proxy, "/other"),
+            (instance.vault, "/.well-known/oauth-authorization-server"),
+        )
+        for kept in (True, False)
+    ]
+    try:
+        for number in range(3):
+            fresh = authority.issue(f"name{number}.test", *NAMES, file=f"fresh{number}")
+            replace(own, fresh)
+            await instance.logged("other certificates took effect", number + 1)
+            assert await greeted(port(instance.proxy), trusting(authority), "localhost") == f"name{number}.test"
+            before = asked
+            while asked < before + 20:  # the workers count
+                assert not [one for one in workers if one.done()]
+                await asyncio.sleep(0.01)
+    finally:
+        over.set()
+        results = await asyncio.gather(*workers, return_exceptions=True)
+    assert results == [None] * 4
+
+
+def _files(instance: Instance) -> Pair:
+    certificate = Path(instance.environment["DOMICILE__LISTEN__TLS__CERTIFICATE"])
+    return Pair(certificate, certificate.with_suffix(".key"))
+
+
+async def test_a_broken_pair_keeps_the_one_before_and_says_so_until_it_is_mended(
+    instance: Instance, authority: Authority
+) -> None:
+    await instance.start()
+    own = _files(instance)
+    other, keep = authority.issue("other.test", *NAMES), own.certificate.read_bytes()
+    shutil.copy(other.certificate, own.certificate)
+    await instance.logged("files for TLS were refused, those before stay in force")
+    assert await greeted(port(instance.vault), trusting(authority), "localhost") == "vault.test"
+    status, told = await checks(instance)
+    assert (status, "does not belong to its key" in told) == (503, True)
+    assert "domicile_tls_reload_failures_total 1" in await metrics(instance)
+    own.certificate.write_bytes(keep)
+    instance.send(signal.SIGHUP)
+    await instance.logged("the same certificates were taken anew")
+    assert await checks(instance) == (200, "ok")
+
+
+async def test_callers_show_certificates_where_the_settings_ask_for_them(
+    instance: Instance, authority: Authority
+) -> None:
+    instance.environment["DOMICILE__LISTEN__TLS__CLIENTS"] = str(authority.certificate)
+    await instance.start()
+    own = authority.issue("client.test")
+    assert "CERTIFICATE_REQUIRED" in await greeted(port(instance.vault), trusting(authority), "localhost")
+    assert await greeted(port(instance.vault), trusting(authority, own=own), "localhost") == "vault.test"
+    assert await greeted(port(instance.proxy), trusting(authority), "localhost") == "vault.test"
+
+
+async def test_a_certificate_that_cannot_be_used_ends_the_start_with_a_sentence(instance: Instance) -> None:
+    _files(instance).key.write_text("nothing")
+    with pytest.raises(Exception, match=r"listen\.tls\.certificate") as caught:
+        await instance.start()
+    assert "no key stands in it" in str(caught.value)
+
+
+async def test_behind_a_load_balancer_whoever_guesses_secrets_is_slowed_by_the_address_that_it_told(
+    tmp_path: Path, authority: Authority
+) -> None:
+    instance = Instance(tmp_path)
+    instance.rules.mkdir()
+    (instance.rules / "rules.yaml").write_text(rules("http://127.0.0.1:9"))
+    instance.environment |= {
+        "DOMICILE__LISTEN__PROXY_PROTOCOL": "true",
+        "DOMICILE__TRUSTED_PROXIES": "127.0.0.0/8",
+    }
+    await instance.start()
+    try:
+
+        async def guess(address: str, number: int) -> int:
+            form = f"grant_type=client_credentials&client_id=nobody{number}&client_secret=x".encode()
+            request = post(
+                "/oauth2/token", form, "Content-Type: application/x-www-form-urlencoded", "Connection: close"
+            )
+            async with RawClient(port(instance.vault)) as caller:
+                await caller.send(f"PROXY TCP4 {address} 127.0.0.1 5 80\r\n".encode() + request)
+                return (await asyncio.wait_for(caller.answer(), PATIENCE)).status
+
+        statuses = [await guess("192.0.2.7", number) for number in range(40)]
+        assert 429 in statuses
+        assert await guess("192.0.2.8", 99) == 401
+        async with RawClient(port(instance.vault)) as caller:  # no preamble from one that has to send it
+            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+                await caller.ask(get("/openapi.json"))
+                raise AssertionError("a trusted proxy without a preamble was answered")
+    finally:
+        await instance.kill()

@@ -1,0 +1,109 @@
+import asyncio
+import ipaddress
+import json
+
+import pytest
+
+from proxy.web.api import connection
+from proxy.web.api.app import vault_app
+from proxy.web.api.connection import VaultConnection, caller
+from proxy.web.api.operation import Access, Answer, Operation, Takes
+from proxy.web.listening import listen
+from proxy.web.peers import Trusted
+from proxy.web.preamble import Preambles
+from proxy.web.secure.entrance import Entrance
+from tests.support.api import Client, services, serving
+from tests.support.rawclient import RawClient, get
+
+LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
+
+
+async def refuses(_call):
+    return Answer(200)
+
+
+OTHER = Operation("other", "POST", "/api/other", refuses, 200, (404,), Takes.NOTHING, access=Access.OPEN)
+
+
+@pytest.fixture
+async def client():
+    async with serving(services(), OTHER) as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"secret\r\n\r\n", b"GET / HTTP/1.1\r\nAuthorization secret\r\n\r\n", b"\x16\x03\x01secret"]
+)
+async def test_bytes_that_are_no_http_are_answered_without_quoting_them(client: Client, garbage):
+    host, port = client.address.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(garbage + b"\r\n\r\n")
+    answer = await reader.read()
+    writer.close()
+    assert answer.startswith((b"HTTP/1.1 400", b"HTTP/1.0 400"))
+    assert b"application/problem+json" in answer
+    assert b"secret" not in answer
+
+
+async def test_an_expectation_that_is_not_known_is_refused_without_quoting_it(client: Client):
+    answer = await client("POST", "/api/other", headers={"Expect": "secret"})
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    assert (answer.status, answer.headers["Server"]) == (400, "domicile")
+    assert b"secret" not in answer.body
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /api/other HTTP/1.1\r\nHost: x\r\nX-"])
+async def test_a_connection_that_asks_for_nothing_ends(client: Client, monkeypatch, sent):
+    monkeypatch.setattr(connection, "_HEAD_SECONDS", 0.05)
+    host, port = client.address.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(sent)
+    async with asyncio.timeout(30):
+        assert await reader.read() == b""
+    writer.close()
+
+
+async def test_a_connection_that_asked_is_not_ended_by_the_time_for_the_first_request(client: Client, monkeypatch):
+    made: list[VaultConnection] = []
+    connection_made = VaultConnection.connection_made
+
+    def noted(one: VaultConnection, transport: asyncio.BaseTransport) -> None:
+        connection_made(one, transport)
+        assert one.waiting is not None
+        made.append(one)
+
+    monkeypatch.setattr(VaultConnection, "connection_made", noted)
+    assert (await client("GET", "/nothing")).status == 404
+    assert [one.waiting for one in made] == [None]
+
+
+# ------------------------------------------------ who the caller is
+
+
+async def tells(call):
+    return Answer(200, json.dumps(caller(call.request, Trusted(LOOPBACK))).encode())
+
+
+WHO = Operation("who", "GET", "/api/who", tells, 200, (), Takes.NOTHING, access=Access.OPEN)
+
+
+@pytest.mark.parametrize(
+    ("preamble", "chain", "host"),
+    [
+        (b"", None, "127.0.0.1"),
+        (b"", "203.0.113.9, 198.51.100.1", "198.51.100.1"),
+        (b"PROXY TCP4 192.0.2.7 127.0.0.1 5 80\r\n", None, "192.0.2.7"),
+        (b"PROXY TCP4 192.0.2.7 127.0.0.1 5 80\r\n", "203.0.113.9", "192.0.2.7"),
+        (b"PROXY TCP4 127.0.0.9 127.0.0.1 5 80\r\n", "203.0.113.9", "203.0.113.9"),
+        (b"PROXY UNKNOWN\r\n", "203.0.113.9", ""),
+    ],
+)
+async def test_the_caller_is_the_one_that_a_trusted_proxy_tells_of_by_preamble_or_by_field(preamble, chain, host):
+    entrance = Entrance(Preambles(LOOPBACK), None)
+    connections = entrance.of_vault if preamble else VaultConnection
+    async with listen("vault", ("127.0.0.1", 0), vault_app(services(), (WHO,)), connections) as place:
+        async with RawClient(int(place.rpartition(":")[2])) as client:
+            fields = [] if chain is None else [f"X-Forwarded-For: {chain}"]
+            for number in range(2):
+                answer = await client.ask((b"" if number else preamble) + get("/api/who", *fields))
+                assert json.loads(answer.body) == host
