@@ -89,15 +89,6 @@ class Remove(NamedTuple):
     keep_past: bool = False  #: past versions stay, until ``prune`` finds them too old
 
 
-class Keep(NamedTuple):
-    """Copy the present version of a row that has a key among its past ones; comes before what replaces or removes it.
-
-    No effect where there is no such row, or the version is among them already.
-    """
-
-    rid: int
-
-
 class Inscribe(NamedTuple):
     """Add a past version. ``Conflict`` when the row has that version among its past ones already."""
 
@@ -136,7 +127,7 @@ class Remember(NamedTuple):
 
 Change = (
     Insert | Release | Accept | Bind | Replace | Stage | Unstage | Doubt | Reindex | Remove
-    | Keep | Inscribe | Attach | Amend | Detach | Remember
+    | Inscribe | Attach | Amend | Detach | Remember
 )  # fmt: skip
 
 

@@ -19,7 +19,6 @@ from proxy.storage.changes import (
     Doubt,
     Inscribe,
     Insert,
-    Keep,
     Reindex,
     Release,
     Remember,
@@ -186,13 +185,6 @@ class Table:
             self.past = {at: past for at, past in self.past.items() if past.rid != change.rid}
         for file in self.files_of(change.rid):
             self.doomed.append(self.files.pop(file.file_id).object)
-
-    @apply.register
-    def _(self, change: Keep) -> None:
-        row = self.rows.get(change.rid)
-        if row is not None and row.key is not None:
-            past = Past(row.rid, row.version, row.key, row.updated_at, row.salt, row.body)
-            self.past.setdefault((row.rid, row.version), past)
 
     @apply.register
     def _(self, change: Inscribe) -> None:

@@ -36,10 +36,6 @@ class Beside:
     def __init__(self, table: str) -> None:
         rows, past, files, replies = (f"{prefix}_{table}" for prefix in "rhfi")
         there = f"EXISTS (SELECT 1 FROM {rows} WHERE rid = ?1)"
-        self.keep = (
-            f"INSERT OR IGNORE INTO {past} ({PAST}) SELECT rid, version, key, updated_at, salt, body"
-            f" FROM {rows} WHERE rid = ? AND key IS NOT NULL"
-        )
         self.inscribe = f"INSERT INTO {past} ({PAST}) VALUES (?, ?, ?, ?, ?, ?)"
         self.forget = f"DELETE FROM {past} WHERE rid = ?1 AND {there}"
         self.attach = (

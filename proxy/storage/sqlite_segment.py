@@ -21,7 +21,6 @@ from proxy.storage.changes import (
     Doubt,
     Inscribe,
     Insert,
-    Keep,
     Reindex,
     Release,
     Remember,
@@ -33,7 +32,7 @@ from proxy.storage.changes import (
 from proxy.storage.sqlite_sql import Statements
 
 # The order in which a segment runs. Plain integers: members of an enumeration compare ten times slower.
-_INSERT, _STAGE, _RELEASE, _BIND, _KEEP, _INSCRIBE, _REPLACE, _DOUBT, _UNSTAGE, _REINDEX, _FILE, _REMOVE = range(12)
+_INSERT, _STAGE, _RELEASE, _BIND, _INSCRIBE, _REPLACE, _DOUBT, _UNSTAGE, _REINDEX, _FILE, _REMOVE = range(11)
 
 #: Token index entries from which on sorting them costs less than it spares.
 _SORTED = 64
@@ -52,7 +51,7 @@ class Segment:
 
     __slots__ = (
         "_accepts", "_adds", "_alone", "_binds", "_claims", "_doubts", "_drops", "_files", "_forgets", "_indexed",
-        "_inscribes", "_inserts", "_keeps", "_releases", "_removes", "_replaces", "_replies", "_seen", "_shares", "_sql",
+        "_inscribes", "_inserts", "_releases", "_removes", "_replaces", "_replies", "_seen", "_shares", "_sql",
         "_stages", "_unstages",
     )  # fmt: skip
 
@@ -68,7 +67,6 @@ class Segment:
         self._releases: list[tuple[Any, ...]] = []
         self._accepts: list[tuple[int, int]] = []
         self._binds: list[tuple[Any, ...]] = []
-        self._keeps: list[tuple[int]] = []
         self._inscribes: list[tuple[Any, ...]] = []
         self._replaces: list[tuple[Any, ...]] = []
         self._doubts: list[tuple[Any, ...]] = []
@@ -98,7 +96,7 @@ class Segment:
             many(sql.accept, self._accepts)
         if self._binds:
             _each(many(sql.bind, self._binds), self._binds)
-        if self._keeps or self._inscribes:
+        if self._inscribes:
             self._write_past(connection)
         if self._replaces:
             _each(many(sql.replace_all if self._alone else sql.replace, self._replaces), self._replaces)
@@ -140,10 +138,8 @@ class Segment:
         return any(connection.execute(text, values).fetchall() for text, values in self._sql.holders.runs(keys))
 
     def _write_past(self, connection: Connection) -> None:
-        beside = self._sql.beside
         self._sql.used.past = True
-        connection.executemany(beside.keep, self._keeps)
-        connection.executemany(beside.inscribe, self._inscribes)
+        connection.executemany(self._sql.beside.inscribe, self._inscribes)
 
     def _write_beside(self, connection: Connection) -> None:
         beside = self._sql.beside
@@ -204,7 +200,7 @@ class Segment:
     def _release(self, change: Release) -> bool:
         key, rid, at = change
         # Whose key it takes is not known here, and all of them write or read when that row was updated.
-        if self._replaces or self._accepts or self._keeps or self._comes_late(key, _RELEASE):
+        if self._replaces or self._accepts or self._comes_late(key, _RELEASE):
             return False
         self._releases.append((at, key, rid))
         return True
@@ -256,12 +252,6 @@ class Segment:
         self._drops.extend((token, rid) for token in drop)
         return True
 
-    def _keep(self, change: Keep) -> bool:
-        if self._comes_late(change.rid, _KEEP):
-            return False
-        self._keeps.append((change.rid,))
-        return True
-
     def _inscribe(self, change: Inscribe) -> bool:
         if self._comes_late(change.past.rid, _INSCRIBE):
             return False
@@ -302,7 +292,6 @@ class Segment:
         Doubt: _doubt,
         Reindex: _reindex,
         Remove: _remove_row,
-        Keep: _keep,
         Inscribe: _inscribe,
         Attach: _file,
         Amend: _file,

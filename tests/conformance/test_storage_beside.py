@@ -18,7 +18,6 @@ from proxy.storage.changes import (
     Detach,
     Inscribe,
     Insert,
-    Keep,
     Release,
     Remember,
     Remove,
@@ -27,7 +26,7 @@ from proxy.storage.changes import (
 from proxy.storage.query import ALWAYS, Grouping, Select
 from proxy.storage.rows import File, Past, Reply, Row
 from tests.conformance.test_storage import PLACES
-from tests.support.rows import LAYOUT, TABLE, h, insert, live, row
+from tests.support.rows import LAYOUT, TABLE, h, insert, live, outlived, row
 
 Changed = tuple[Change, ...]
 
@@ -61,10 +60,11 @@ def reply(name: object, expires_at: int = 100) -> Reply:
 # ---------------------------------------------------------------- past versions
 
 
-async def test_keep_copies_the_present_version_before_it_is_replaced(store: Store) -> None:
-    await store.commit(TABLE, [Insert(live(1, "k", at=10))])
-    await store.commit(TABLE, [Keep(1), Replace(version(2, at=20), 1)])
-    await store.commit(TABLE, [Keep(1), Replace(version(3, at=30), 2)])
+async def test_past_versions_come_newest_first_a_page_at_a_time_and_are_counted(store: Store) -> None:
+    made, second_row = live(1, "k", at=10), version(2, at=20)._replace(key=h("k"))
+    await store.commit(TABLE, [Insert(made)])
+    await store.commit(TABLE, [outlived(made), Replace(second_row, 1)])
+    await store.commit(TABLE, [outlived(second_row), Replace(version(3, at=30), 2)])
     first = Past(1, 1, h("k"), 10, h("salt1"), b"body1")
     second = Past(1, 2, h("k"), 20, h("salt1"), b"v2")
     assert await store.past(TABLE, h("k"), 10, 0) == ([second, first], 2)
@@ -73,22 +73,18 @@ async def test_keep_copies_the_present_version_before_it_is_replaced(store: Stor
     assert await store.past(TABLE, h("other"), 10, 0) == ([], 0)
 
 
-async def test_keep_works_inside_the_commit_that_made_the_row(store: Store) -> None:
-    made = Insert(live(1, "k", at=10))
-    await store.commit(TABLE, [made, Keep(1), Replace(version(2, at=20), 1), Keep(1), Remove(1, keep_past=True)])
+async def test_a_commit_may_make_a_row_and_its_past(store: Store) -> None:
+    made, second = live(1, "k", at=10), version(2, at=20)
+    later = outlived(second._replace(key=h("k")))
+    await store.commit(TABLE, [Insert(made), outlived(made), Replace(second, 1), later, Remove(1, keep_past=True)])
     assert [past.version for past in (await store.past(TABLE, h("k"), 10, 0))[0]] == [2, 1]
 
 
-async def test_keep_of_no_row_of_one_without_a_key_or_of_a_kept_version_has_no_effect(store: Store) -> None:
-    await store.commit(TABLE, [insert(1), Insert(live(2, "k"))])
-    await store.commit(TABLE, [Keep(1), Keep(2), Keep(2), Keep(9)])
-    await store.commit(TABLE, [Keep(2)])
-    assert (await store.past(TABLE, h("k"), 10, 0))[1] == 1
-
-
-async def test_keep_follows_the_key_that_the_row_has_at_that_moment(store: Store) -> None:
-    await store.commit(TABLE, [Insert(live(1, "a")), insert(2)])
-    await store.commit(TABLE, [Keep(1), Release(h("a"), 2, 5), Keep(1), Bind(2, h("a"), b"", 6), Keep(2)])
+async def test_the_past_of_a_key_is_of_every_row_that_had_it(store: Store) -> None:
+    first, second = live(1, "a"), live(2, "a", at=6)
+    await store.commit(TABLE, [Insert(first), insert(2)])
+    taken = (Release(h("a"), 2, 5), Bind(2, h("a"), b"", 6))
+    await store.commit(TABLE, [outlived(first), *taken, outlived(second)])
     found, total = await store.past(TABLE, h("a"), 10, 0)
     assert ([(past.rid, past.at) for past in found], total) == ([(1, 1_000), (2, 6)], 2)
 
@@ -97,14 +93,16 @@ async def test_inscribe_adds_a_version_once_whether_the_row_is_there_or_not(stor
     end = Past(7, 4, h("k"), 40, h("s"), b"end")
     await store.commit(TABLE, [Inscribe(end)])
     await refused(store, Inscribe(end._replace(body=b"other")))
-    await store.commit(TABLE, [Insert(live(7, "k", at=50))])
-    await store.commit(TABLE, [Keep(7), Inscribe(end._replace(version=5, at=60)), Remove(7, keep_past=True)])
+    made = live(7, "k", at=50)
+    await store.commit(TABLE, [Insert(made)])
+    await store.commit(TABLE, [outlived(made), Inscribe(end._replace(version=5, at=60)), Remove(7, keep_past=True)])
     found, total = await store.past(TABLE, h("k"), 10, 0)
     assert ([past.at for past in found], total) == ([60, 50, 40], 3)
 
 
 async def test_the_past_goes_with_its_row_unless_told(store: Store) -> None:
-    await store.commit(TABLE, [Insert(live(1, "a")), Insert(live(2, "b")), Keep(1), Keep(2)])
+    rows = live(1, "a"), live(2, "b")
+    await store.commit(TABLE, [*map(Insert, rows), *map(outlived, rows)])
     await store.commit(TABLE, [Remove(1), Remove(2, keep_past=True)])
     assert (await store.past(TABLE, h("a"), 10, 0))[1] == 0
     await store.commit(TABLE, [Remove(2), Remove(2)])  # gone already: its past is left alone
@@ -226,7 +224,7 @@ async def test_nothing_beside_is_stored_of_a_commit_that_fails(store: Store) -> 
     await store.commit(TABLE, [Insert(live(1, "k")), insert(2), Attach(file("a")), Attach(file("b", rid=2))])
     before = await beside(store)
     changes: Changed = (
-        Keep(1), Replace(version(2, at=20), 1), Inscribe(Past(1, 9, h("k"), 9, b"", b"")), Attach(file("c")),
+        outlived(live(1, "k")), Replace(version(2, at=20), 1), Inscribe(Past(1, 9, h("k"), 9, b"", b"")), Attach(file("c")),
         Amend(file("a", rid=2, object_="new"), 1), Detach(2, file("b").file_id), Remember(reply("r"), 0), Remove(1),
     )  # fmt: skip
     await refused(store, *changes, Detach(9, h("x")))
@@ -241,9 +239,9 @@ async def test_nothing_beside_is_stored_of_a_commit_that_fails(store: Store) -> 
 
 async def test_drop_takes_a_table_away_with_everything_in_it(store: Store) -> None:
     await store.ensure(LAYOUT._replace(table="other"))
-    await store.commit("other", [Insert(live(1, "k"), (h("t"),)), Keep(1), Attach(file("x"))])
+    await store.commit("other", [Insert(live(1, "k"), (h("t"),)), outlived(live(1, "k")), Attach(file("x"))])
     many: list[Change] = [Insert(live(rid, rid), (h("t"),)) for rid in range(1, 2502)]
-    await store.commit(TABLE, [*many, *(Keep(rid) for rid in range(1, 2502))])
+    await store.commit(TABLE, [*many, *(outlived(live(rid, rid)) for rid in range(1, 2502))])
     await store.commit(TABLE, [Attach(file("a")), Attach(file("b")), Remember(reply("r"), 0)])
     await store.drop(TABLE)
     assert sorted(await store.doomed(9)) == ["object of a", "object of b"]
@@ -258,7 +256,7 @@ async def test_drop_takes_a_table_away_with_everything_in_it(store: Store) -> No
     assert await store.past(TABLE, h(1), 9, 0) == ([], 0)
     assert await store.files(TABLE, [1]) == {}
     assert await store.reply(TABLE, h("r"), 0) is None
-    await store.commit(TABLE, [Insert(live(1, "k")), Keep(1), Remove(1)])
+    await store.commit(TABLE, [Insert(live(1, "k")), outlived(live(1, "k")), Remove(1)])
     assert await store.past("other", h("k"), 9, 0) == ([Past(1, 1, h("k"), 1_000, h("salt1"), b"body1")], 1)
 
 
@@ -270,7 +268,7 @@ async def test_a_table_that_is_none_cannot_be_dropped(store: Store) -> None:
 
 async def test_what_a_table_has_is_known_after_it_was_relaid_while_written(store: Store) -> None:
     await store.commit(TABLE, [Insert(live(1, "k"))])
-    kept = asyncio.ensure_future(store.commit(TABLE, [Keep(1), Attach(file("a"))]))
+    kept = asyncio.ensure_future(store.commit(TABLE, [outlived(live(1, "k")), Attach(file("a"))]))
     await store.ensure(LAYOUT._replace(columns=LAYOUT.columns[:3]))
     await kept
     await store.commit(TABLE, [Remove(1)])

@@ -18,8 +18,8 @@ from tests.support.rows import LAYOUT, TABLE, h
 WRITER = """
 import asyncio, sys
 from proxy.storage import open_store, sqlite_file
-from proxy.storage.changes import Attach, Bind, Detach, Keep, Release, Remember, Replace
-from proxy.storage.rows import File, Reply
+from proxy.storage.changes import Attach, Bind, Detach, Inscribe, Release, Remember, Replace
+from proxy.storage.rows import File, Past, Reply
 from tests.support.rows import LAYOUT, TABLE, h, insert, row
 
 sqlite_file._WRITING += ("PRAGMA wal_autocheckpoint = 20",)
@@ -30,7 +30,8 @@ async def main(uri, first):
     async def write(number):
         for rid in range(first + number, first + 10**6, 16):
             await store.commit(TABLE, [insert(rid, hashes=(h("s"),), unique=(h(rid),))])
-            await store.commit(TABLE, [Release(h("k"), rid, rid), Bind(rid, h("k"), b"sealed", rid), Keep(rid)])
+            past = Inscribe(Past(rid, 1, h("k"), rid, h("s"), b"body"))
+            await store.commit(TABLE, [Release(h("k"), rid, rid), Bind(rid, h("k"), b"sealed", rid), past])
             file = File(h(f"f{rid}"), rid, h("name"), f"object {rid}", 1, rid, rid, b"")
             reply = Remember(Reply(h(f"i{rid}"), 2**62, b"", b""), 1)
             await store.commit(TABLE, [Replace(row(rid)._replace(version=2), 1), Attach(file), reply])

@@ -1,7 +1,7 @@
 """Sealed rows, hashes and layouts for tests of the storage port: short, and never alike by accident."""
 
-from proxy.storage.changes import Insert
-from proxy.storage.rows import Cell, Column, ColumnType, Layout, Row, Staged, StagedKind, State
+from proxy.storage.changes import Inscribe, Insert
+from proxy.storage.rows import Cell, Column, ColumnType, Layout, Past, Row, Staged, StagedKind, State
 
 TABLE = "r1_test"
 COLUMNS = (
@@ -32,6 +32,12 @@ def live(rid: int, key: object, *, at: int = 1_000) -> Row:
 def insert(rid: int, *, hashes: tuple[bytes, ...] = (), unique: tuple[bytes, ...] = ()) -> Insert:
     """The insert of a PENDING row."""
     return Insert(row(rid), hashes, unique)
+
+
+def outlived(row: Row) -> Inscribe:
+    """What keeps the present version of a row that has a key, before another takes its place."""
+    assert row.key is not None
+    return Inscribe(Past(row.rid, row.version, row.key, row.updated_at, row.salt, row.body))
 
 
 def staged(sid: int, rid: int, *, at: int = 1_000, kind: StagedKind = StagedKind.UPDATE) -> Staged:

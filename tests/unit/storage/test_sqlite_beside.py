@@ -1,12 +1,12 @@
 import pytest
 
-from proxy.storage.changes import Amend, Attach, Detach, Insert, Keep, Remove
+from proxy.storage.changes import Amend, Attach, Detach, Insert, Remove
 from proxy.storage.rows import File, Past, Reply
 from proxy.storage.sqlite_apply import apply
 from proxy.storage.sqlite_beside import Beside, Used, read_file, read_past, read_reply
 from proxy.storage.sqlite_sql import Statements
 from tests.support.groups import connect
-from tests.support.rows import LAYOUT, TABLE, h, insert, live
+from tests.support.rows import LAYOUT, TABLE, h, insert, live, outlived
 
 FILE = File(h("f"), 1, h("n"), "one", 5, 10, 11, b"sealed")
 
@@ -14,7 +14,7 @@ FILE = File(h("f"), 1, h("n"), "one", 5, 10, 11, b"sealed")
 @pytest.mark.parametrize(
     ("name", "index", "marks"),
     [
-        ("keep", "INTEGER PRIMARY KEY", 1), ("forget", "hr_r1_test", 1), ("past", "hk_r1_test", 3),
+        ("forget", "hr_r1_test", 1), ("past", "hk_r1_test", 3),
         ("pasts", "hk_r1_test", 1), ("doom_of_row", "fr_r1_test", 1), ("remove_files", "fr_r1_test", 1),
         ("detach", "fi_r1_test", 2), ("amend", "fi_r1_test", 8), ("file_scan", "fi_r1_test", 2),
         ("reply", "ii_r1_test", 2), ("prune_past", "ha_r1_test", 2), ("prune_replies", "iy_r1_test", 2),
@@ -37,7 +37,7 @@ def test_a_removal_looks_for_past_and_files_only_where_there_were_any() -> None:
     assert apply(connection, [(future, sql, [insert(1), Remove(1)])]) is None  # type: ignore[list-item]  # nobody waits
     assert not any(f"h_{TABLE}" in text or f"f_{TABLE}" in text for text in ran)
     used: list[tuple[bool, bool]] = []
-    changes = ([Insert(live(1, "k"))], [Keep(1)], [Attach(FILE)], [Remove(1)])
+    changes = ([Insert(live(1, "k"))], [outlived(live(1, "k"))], [Attach(FILE)], [Remove(1)])
     for commit in changes:
         assert apply(connection, [(future, sql, commit)]) is None  # type: ignore[list-item]  # nobody waits
         used.append((sql.used.past, sql.used.files))

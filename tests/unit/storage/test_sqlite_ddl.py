@@ -3,13 +3,13 @@ from asyncio import Future
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.storage.changes import Attach, Change, Insert, Keep, Remove, Stage
+from proxy.storage.changes import Attach, Change, Insert, Remove, Stage
 from proxy.storage.rows import Column, ColumnType, File, Layout
 from proxy.storage.sqlite_apply import apply
 from proxy.storage.sqlite_ddl import TABLES, columns_of, drop, empty, is_complete, make, statements
 from proxy.storage.sqlite_sql import Statements
 from tests.support.groups import connect
-from tests.support.rows import COLUMNS, LAYOUT, TABLE, h, live, staged
+from tests.support.rows import COLUMNS, LAYOUT, TABLE, h, live, outlived, staged
 
 
 def test_make_is_idempotent_and_adds_what_is_missing() -> None:
@@ -75,7 +75,12 @@ def test_a_table_is_emptied_piece_by_piece_and_sound_in_between() -> None:
     sql = Statements(LAYOUT)
     file = File(h("f"), 1, h("n"), "object", 1, 1, 1, b"")
     changes: list[Change] = [Insert(live(rid, rid), (h(rid),)) for rid in range(1, 6)]
-    changes += [Stage(staged(1, 2)), *(Keep(rid) for rid in range(1, 6)), Attach(file), Remove(5, keep_past=True)]
+    changes += [
+        Stage(staged(1, 2)),
+        *(outlived(live(rid, rid)) for rid in range(1, 6)),
+        Attach(file),
+        Remove(5, keep_past=True),
+    ]
     future: Future[None] = None  # type: ignore[assignment]  # nobody waits
     assert apply(connection, [(future, sql, changes)]) is None
     assert empty(connection, TABLE, 3) == 3

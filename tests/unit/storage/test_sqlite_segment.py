@@ -13,7 +13,6 @@ from proxy.storage.changes import (
     Doubt,
     Inscribe,
     Insert,
-    Keep,
     Reindex,
     Release,
     Remember,
@@ -26,7 +25,7 @@ from proxy.storage.rows import File, Past, Reply
 from proxy.storage.sqlite_segment import Segment, Unmet
 from proxy.storage.sqlite_sql import Statements
 from tests.support.groups import Pair, connect
-from tests.support.rows import LAYOUT, TABLE, h, insert, live, row, staged
+from tests.support.rows import LAYOUT, TABLE, h, insert, live, outlived, row, staged
 
 
 def file(name: str, rid: int, object_: str) -> File:
@@ -39,7 +38,7 @@ BEFORE: list[Change] = [
     Insert(row(2), (h("s"),)),
     Stage(staged(10, 1)),
     Stage(staged(11, 2)),
-    Keep(1),
+    outlived(live(1, "k")),
     Attach(file("f", 1, "o1")),
     Remember(Reply(h("r"), 50, b"", b""), 0),
 ]
@@ -81,8 +80,8 @@ ALPHABET: list[Change] = [
     Remove(2),
     Remove(3),
     Remove(1, keep_past=True),
-    Keep(1),
-    Keep(3),
+    outlived(live(1, "k")),
+    outlived(live(3, "new")),
     Inscribe(Past(1, 2, h("k"), 9, b"", b"end")),
     Inscribe(Past(3, 1, h("new"), 9, b"", b"end")),
     Attach(file("g", 1, "o2")),
@@ -160,7 +159,9 @@ def test_what_the_proxy_writes_all_day_stays_in_one_segment() -> None:
     ]
     assert grouped([*creates, *settled, *updates, *(Stage(staged(rid, rid)) for rid in range(40, 50))])
     assert grouped([*settled, *creates, *settled[:0], Remove(99)])
-    assert grouped([change for rid in range(9) for change in (Keep(rid), Replace(row(rid), 1), Remove(rid))])
+    assert grouped(
+        [change for rid in range(9) for change in (outlived(live(rid, rid)), Replace(row(rid), 1), Remove(rid))]
+    )
 
 
 def test_changes_in_the_reverse_of_the_order_are_refused() -> None:
@@ -169,8 +170,8 @@ def test_changes_in_the_reverse_of_the_order_are_refused() -> None:
     assert not grouped([Reindex(1, add=(h("a"),)), insert(2, unique=(h("a"),))])
     assert not grouped([Reindex(1, add=(h("a"),)), Reindex(1, drop=(h("a"),))])
     assert not grouped([Replace(row(1), 1), Release(h("k"), 2, 1)])
-    assert not grouped([Keep(1), Release(h("k"), 2, 1)])
-    assert not grouped([Replace(row(1), 1), Keep(1)])
+    assert not grouped([Replace(row(1), 1), outlived(live(1, "k"))])
+    assert not grouped([Remove(1), outlived(live(1, "k"))])
     assert not grouped([Remove(1), Attach(file("f", 1, "o"))])
     assert not grouped([Remove(2), Amend(file("f", 1, "o"), 2)])
 
