@@ -58,6 +58,7 @@ from proxy.web.applications import Applications
 from proxy.web.gateway import Gateway
 from proxy.web.journal import MetricsJournal
 from proxy.web.listening import listen
+from proxy.web.patient import PatientConnection
 
 #: Allocations between two looks of the cycle collector: requests make none, so it may look rarely.
 _COLLECT = (50_000, 20, 50)
@@ -240,7 +241,7 @@ async def running(
         )
         auth.audiences.listening(started.interface)
         started.admin = await stack.enter_async_context(
-            listen("admin", settings.listen.admin, admin_app(checks, metrics.render))
+            listen("admin", settings.listen.admin, admin_app(checks, metrics.render), connections=PatientConnection)
         )
         started.proxy = await stack.enter_async_context(listen("proxy", settings.listen.proxy, gateway.server))
         looking = (realm.run_upkeep(_UPKEEP, report), measure(realm.vaults, metrics, _UPKEEP), ins.watch())

@@ -13,9 +13,11 @@ import pytest
 from proxy.bootstrap import Running, first_client, prepare, running
 from proxy.config import load
 from proxy.errors import VaultError
+from proxy.web import patient
 from tests.support.application import Application
 from tests.support.patience import PATIENCE
 from tests.support.people import rules
+from tests.support.rawclient import RawClient
 from tests.support.redis import redis_server
 from tests.support.serving import serving
 
@@ -142,3 +144,13 @@ def test_a_store_that_is_none_is_a_fault(tmp_path, store):
     with pytest.raises(VaultError) as caught:
         load(settings(tmp_path, "http://127.0.0.1:1", f"{{store: '{store}'}}"), {})
     assert "limits.store: this is neither the word memory nor the address of a Redis" in caught.value.details[0].text
+
+
+@pytest.mark.parametrize("listener", ["admin", "interface"])
+async def test_a_connection_that_never_ends_a_head_is_closed(tmp_path, monkeypatch, listener):
+    async with started(settings(tmp_path, "http://127.0.0.1:1", "{concurrent: 3}")) as asking:
+        monkeypatch.setattr(patient, "HEAD_SECONDS", 0.05)
+        async with RawClient(int(getattr(asking.instance, listener).rpartition(":")[2])) as client:
+            await client.send(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
+            async with asyncio.timeout(PATIENCE):
+                assert await client.reader.read() == b""

@@ -10,7 +10,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from proxy.errors import Code, VaultError
 from proxy.telemetry import logs
-from proxy.web.api.connection import FAILED, VaultConnection
+from proxy.web.api.connection import FAILED
 from proxy.web.api.errors import refused
 from proxy.web.api.limiting import by_address
 from proxy.web.api.operation import Answer, Operation, Services
@@ -64,8 +64,6 @@ def _watched(services: Services) -> Middleware:
     @web.middleware
     async def watched(request: web.Request, handler: Handler) -> web.StreamResponse:
         began = perf_counter()
-        if isinstance(request.protocol, VaultConnection):
-            request.protocol.heard()
         response = await handler(request)
         if (operation := request.get(OPERATION)) is not None:
             services.observe(operation.name, response.status, perf_counter() - began)

@@ -15,6 +15,7 @@ import msgspec
 from aiohttp import web
 
 from proxy.errors import Code, VaultError
+from proxy.web.api.expecting import proceed
 
 _decode = msgspec.json.Decoder(float_hook=Decimal).decode
 
@@ -60,6 +61,7 @@ async def read(request: web.Request, limit: int) -> bytes:
         raise too_large(limit)
     if not request.can_read_body:
         return b""
+    await proceed(request)
     pieces: list[bytes] = []
     size = 0
     async for piece in request.content.iter_any():

@@ -1,44 +1,29 @@
-"""A connection to the vault listener: how long it may say nothing, who its caller is, and what is no HTTP at all."""
+"""A connection to the vault listener: who its caller is, what it waits for, and what is no HTTP at all."""
 
-import asyncio
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from aiohttp import web
-from aiohttp.web_protocol import RequestHandler
 
 from proxy.errors import Code, VaultError
 from proxy.web.api.errors import refused
+from proxy.web.api.expecting import expects, note, without
+from proxy.web.patient import PatientConnection
 from proxy.web.peers import Client, Trusted, caller_of, peer_of, plain
-
-#: Seconds that a new connection has to send the head of its first request. The library itself waits for ever.
-_HEAD_SECONDS: Final = 30.0
-
-#: Seconds for which a connection without a request is kept, and for which a body that nobody wants may go on arriving.
-_KEEP_SECONDS: Final = 75.0
-_LINGER_SECONDS: Final = 5.0
 
 FAILED: Final = VaultError(Code.INTERNAL, "The vault failed; its log names the place.")
 
 
-class VaultConnection(RequestHandler):
+class VaultConnection(PatientConnection):
     """A connection whose bytes may be no HTTP at all: the answer to them is a problem document, too, and quotes nothing.
 
     Compressed bodies stay as they are, so that they can be refused by their size and kind.
     """
 
-    __slots__ = ("learned", "waiting")
+    __slots__ = ("learned",)
 
     def __init__(self, server: web.Server) -> None:
-        super().__init__(
-            server,
-            loop=asyncio.get_running_loop(),
-            access_log=cast(Any, None),  # requests are not listed: their paths hold keys of people
-            keepalive_timeout=_KEEP_SECONDS,
-            lingering_time=_LINGER_SECONDS,
-            auto_decompress=False,
-        )
+        super().__init__(server, auto_decompress=False)
         self.learned: Client | None = None  #: who the caller is, once somebody asked or a trusted proxy told
-        self.waiting: asyncio.TimerHandle | None = None  #: ends the connection unless a request comes
 
     @property
     def client(self) -> Client:
@@ -47,21 +32,13 @@ class VaultConnection(RequestHandler):
             self.learned = peer_of(self.transport)
         return self.learned
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A caller is there, and has to ask for something in time."""
-        super().connection_made(transport)
-        self.waiting = asyncio.get_running_loop().call_later(_HEAD_SECONDS, transport.close)
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        """The caller has gone."""
-        self.heard()
-        super().connection_lost(exc)
-
-    def heard(self) -> None:
-        """A request came; from now on the library watches the time itself."""
-        if self.waiting is not None:
-            self.waiting.cancel()
-            self.waiting = None
+    def request(self, message: Any, *parts: Any) -> web.BaseRequest:
+        """The request object of a head that is complete."""
+        if not expects(message):
+            return super().request(message, *parts)
+        request = super().request(without(message), *parts)
+        note(request)
+        return request
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None

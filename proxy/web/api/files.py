@@ -20,6 +20,7 @@ from proxy.vault.contents import Contents
 from proxy.vault.idempotency import Answered
 from proxy.web.api import uploadname, wire
 from proxy.web.api.errors import refused
+from proxy.web.api.expecting import proceed
 from proxy.web.api.models import records_of
 from proxy.web.api.operation import Answer, Call
 from proxy.web.api.part import Part
@@ -157,6 +158,7 @@ async def _incoming(call: Call) -> Incoming:
     if (call.request.content_length or 0) > limit + _AROUND:
         raise VaultError(Code.TOO_LARGE, f"The file is larger than {limit} bytes, the most that is taken here.")
     part = Part(call.request)
+    await proceed(call.request)
     await part.begin()
     if named_inside:
         name = uploadname.of_part(part.disposition)

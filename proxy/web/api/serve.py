@@ -18,6 +18,7 @@ from proxy.telemetry import logs
 from proxy.web.api import bodies
 from proxy.web.api.access import not_admin
 from proxy.web.api.auditing import NOBODY, Page
+from proxy.web.api.expecting import unsent
 from proxy.web.api.limiting import by_address, by_client, told
 from proxy.web.api.operation import Access, Answer, Call, Operation, Services, Takes
 from proxy.web.api.screening import outside, screen
@@ -166,7 +167,10 @@ async def send(request: web.Request, answer: Answer) -> web.StreamResponse:
     if answer.body or answer.stream is not None:
         headers.setdefault("Content-Type", answer.media_type)
     if answer.stream is None:
-        return web.Response(status=answer.status, body=answer.body or None, headers=headers)
+        response = web.Response(status=answer.status, body=answer.body or None, headers=headers)
+        if unsent(request):
+            response.force_close()
+        return response
     return await _stream(request, answer, headers)
 
 

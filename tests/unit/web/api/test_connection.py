@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from proxy.web.api import connection
 from proxy.web.api.app import vault_app
 from proxy.web.api.connection import VaultConnection, caller
 from proxy.web.api.operation import Access, Answer, Operation, Takes
@@ -50,31 +49,6 @@ async def test_an_expectation_that_is_not_known_is_refused_without_quoting_it(cl
     assert answer.headers["Content-Type"] == "application/problem+json"
     assert (answer.status, answer.headers["Server"]) == (400, "domicile")
     assert b"secret" not in answer.body
-
-
-@pytest.mark.parametrize("sent", [b"", b"GET /api/other HTTP/1.1\r\nHost: x\r\nX-"])
-async def test_a_connection_that_asks_for_nothing_ends(client: Client, monkeypatch, sent):
-    monkeypatch.setattr(connection, "_HEAD_SECONDS", 0.05)
-    host, port = client.address.removeprefix("http://").split(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    writer.write(sent)
-    async with asyncio.timeout(30):
-        assert await reader.read() == b""
-    writer.close()
-
-
-async def test_a_connection_that_asked_is_not_ended_by_the_time_for_the_first_request(client: Client, monkeypatch):
-    made: list[VaultConnection] = []
-    connection_made = VaultConnection.connection_made
-
-    def noted(one: VaultConnection, transport: asyncio.BaseTransport) -> None:
-        connection_made(one, transport)
-        assert one.waiting is not None
-        made.append(one)
-
-    monkeypatch.setattr(VaultConnection, "connection_made", noted)
-    assert (await client("GET", "/nothing")).status == 404
-    assert [one.waiting for one in made] == [None]
 
 
 # ------------------------------------------------ who the caller is
