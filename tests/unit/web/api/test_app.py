@@ -1,12 +1,15 @@
-import asyncio
 import io
 import json
 
 import pytest
+from aiohttp import ClientSession
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.telemetry import logs
+from proxy.web.api.app import vault_app
+from proxy.web.api.connection import VaultConnection
 from proxy.web.api.operation import Access, Answer, Operation, Takes
+from proxy.web.listening import listen
 from tests.support.api import Client, services, serving
 
 
@@ -94,22 +97,14 @@ async def test_an_error_has_the_status_of_its_operation(client: Client):
     }
 
 
-@pytest.mark.parametrize(
-    "garbage", [b"secret\r\n\r\n", b"GET / HTTP/1.1\r\nAuthorization secret\r\n\r\n", b"\x16\x03\x01secret"]
-)
-async def test_bytes_that_are_no_http_are_answered_without_quoting_them(client: Client, garbage):
-    host, port = client.address.removeprefix("http://").split(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    writer.write(garbage + b"\r\n\r\n")
-    answer = await reader.read()
-    writer.close()
-    assert answer.startswith((b"HTTP/1.1 400", b"HTTP/1.0 400"))
-    assert b"application/problem+json" in answer
-    assert b"secret" not in answer
-
-
-async def test_an_expectation_that_is_not_known_is_refused_without_quoting_it(client: Client):
-    answer = await client("POST", "/api/other", headers={"Expect": "secret"})
-    assert answer.headers["Content-Type"] == "application/problem+json"
-    assert (answer.status, answer.headers["Server"]) == (400, "domicile")
-    assert b"secret" not in answer.body
+async def test_who_comes_over_tls_is_told_to_do_so_again(tmp_path, monkeypatch):
+    app = vault_app(services(), (READ,), hsts=86_400)
+    async with listen("vault", ("127.0.0.1", 0), app, connections=VaultConnection) as place, ClientSession() as session:
+        for secure, told in ((False, None), (True, "max-age=86400")):
+            monkeypatch.setattr("aiohttp.web.BaseRequest.secure", secure)
+            async with session.get(
+                f"http://{place}/api/things/x", headers={"Authorization": "Bearer writer"}
+            ) as answer:
+                assert answer.headers.get("Strict-Transport-Security") == told
+            async with session.get(f"http://{place}/nothing") as answer:
+                assert answer.headers.get("Strict-Transport-Security") == told
