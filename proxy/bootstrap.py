@@ -24,7 +24,7 @@ from proxy.composition.guard import Guard, open_guard
 from proxy.composition.interface import Around, interface, space
 from proxy.composition.measuring import measure, observer, report, vault_check
 from proxy.composition.realm import Opened, Realm, opening
-from proxy.composition.schemas import open_schemas, redeclare
+from proxy.composition.schemas import open_schemas
 from proxy.composition.stopped import stopped_clients
 from proxy.composition.stores import (
     key_source,
@@ -90,7 +90,7 @@ class Running:
     auth: TokenService
     renew: Callable[[], None]  #: reads the files for TLS again, towards callers and applications
     catalog: Catalog
-    redeclare: Callable[[], Awaitable[bool]]  #: reads the files with schemas again
+    redeclare: Callable[[], Awaitable[bool]]  #: reads the files with schemas and those with policies again
     guard: Guard
     interface: str = ""  #: ``host:port`` of the vault's own interface
 
@@ -221,6 +221,7 @@ async def running(
         stack.push_async_callback(realm.close)
         await realm.start(Opened(vault, catalog, await space(vault, catalog, contents)), keysets)
         in_force = InForce(await join(rules, vault, metrics, audit.witness, catalog))
+        governed = await govern(realm.spaces[DEFAULT].policies, catalog, settings.policies)
         journal = MetricsJournal(metrics, rules)
         adopt = partial(_adopt, lambda fresh: join(fresh, vault, metrics, audit.witness, catalog), journal)
         reloader = Reloader(settings.rules, partial(load_rules, settings, overrides), adopt, in_force, metrics)
@@ -229,7 +230,7 @@ async def running(
         stack.push_async_callback(gateway.close)
         stack.callback(ins.close)
         renewed = ins.with_files(partial(renew, settings, applications))
-        declared = partial(redeclare, catalog, settings.schemas)
+        declared = partial(reread, governed, settings)
         started = Running("", "", in_force, vault, reloader, gateway, auth, renewed, catalog, declared, guard)
         parts = {**guard.checks(), **ins.checks()}
         checks = {"rules": reloader.check, "vault": vault_check(vault), "audit": audit.check, **parts}

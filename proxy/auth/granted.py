@@ -17,7 +17,7 @@ import msgspec
 from proxy.crypto.prf import Prf
 from proxy.errors import VaultError
 from proxy.model.limits import DEFAULTS
-from proxy.model.policy import Act, Mask, Policy, Sight, Visibility, is_technical, row_tests
+from proxy.model.policy import OTHERS, Act, Mask, Policy, Sight, Visibility, is_technical, row_tests
 from proxy.model.query import AnyOf, Test
 from proxy.model.rights import Firewall, Rights, Veil
 from proxy.model.schema import Field, FieldType, Schema, Storage, Veiled
@@ -66,7 +66,7 @@ def firewall(policies: Sequence[Policy]) -> Firewall | None:
 
 def _sight(policy: Policy, field: Field) -> tuple[str, Sight]:
     """How a policy shows a field, under its name. What does not fit the field any more hides it."""
-    sight = policy.fields.get(field.name, _CLEAR)
+    sight = policy.fields.get(field.name) or policy.fields.get(OTHERS, _CLEAR)
     if is_technical(policy.schema, field):
         return policy.name, _CLEAR
     if sight.how in (Visibility.REDACTED, Visibility.MASKED) and field.type is not FieldType.STRING:

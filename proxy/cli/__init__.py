@@ -11,7 +11,21 @@ seconds, starts fast.
 from collections.abc import Sequence
 from typing import Final
 
-from proxy.cli import check, client, demo, environment, exporting, health, importing, init, rules, schema, serve, store
+from proxy.cli import (
+    check,
+    client,
+    demo,
+    environment,
+    exporting,
+    health,
+    importing,
+    init,
+    policy,
+    rules,
+    schema,
+    serve,
+    store,
+)
 from proxy.cli.command import Command, execute
 
 #: Every subcommand by its name; a group of subcommands is a command with ``children``.
@@ -23,6 +37,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "client": client.COMMAND,
     "environment": environment.COMMAND,
     "health": health.COMMAND,
+    "policy": policy.COMMAND,
     "rules": rules.COMMAND,
     "schema": schema.COMMAND,
     "store": store.COMMAND,

@@ -52,6 +52,15 @@ def _schemas(settings: Settings) -> str:
     return str(settings.schemas)
 
 
+def _policies(settings: Settings) -> str:
+    from proxy.config.policies import read_policies
+
+    if settings.policies is None:
+        return ""
+    read_policies([settings.policies])
+    return str(settings.policies)
+
+
 def _upstream(settings: Settings) -> str:
     from proxy.bootstrap import check_upstream, load_rules
 
@@ -82,6 +91,7 @@ def _tls(settings: Settings) -> str:
 PARTS: Final[dict[str, Part]] = {
     "rules": _rules,
     "schemas": _schemas,
+    "policies": _policies,
     "keys": _keys,
     "store": _store,
     "upstream": _upstream,
@@ -137,7 +147,7 @@ def _lines(name: str, faults: Mapping[str, VaultError], places: Mapping[str, str
 
 
 COMMAND: Final = Command(
-    summary="Look at settings, rules, schemas, keys, store and TLS files and name every fault; listens nowhere.",
+    summary="Look at settings, rules, schemas, policies, keys, store and TLS files and name every fault; listens nowhere.",
     example="domicile check --config domicile.yaml",
     run=run,
     data=True,

@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -15,6 +15,7 @@ from proxy.errors import Code, VaultError
 
 if TYPE_CHECKING:
     from proxy.auth.clients import Client, Clients, Made
+    from proxy.auth.policies import Policies
 
 Result = TypeVar("Result")
 
@@ -82,12 +83,12 @@ def as_text(first: str, data: dict[str, Any]) -> str:
 
 
 @asynccontextmanager
-async def _opened(settings: Settings) -> "AsyncIterator[Clients]":
-    from proxy.composition.stopped import stopped_clients
+async def _opened(settings: Settings) -> "AsyncIterator[tuple[Clients, Mapping[str, Policies]]]":
+    from proxy.composition.stopped import stopped_access
 
     try:
-        async with stopped_clients(settings) as clients:
-            yield clients
+        async with stopped_access(settings) as opened:
+            yield opened
     except VaultError as error:
         if error.code is not Code.STORE_BUSY:
             raise
@@ -102,22 +103,36 @@ def _run(work: Coroutine[Any, Any, Result]) -> Result:
 
 
 async def _create(settings: Settings, arguments: Arguments) -> "Made":
-    async with _opened(settings) as clients:
-        return await clients.create(arguments.name, arguments.environment, admin=arguments.admin)
+    async with _opened(settings) as (clients, policies):
+        _check_policies(policies, arguments)
+        return await clients.create(
+            arguments.name, arguments.environment, admin=arguments.admin, policies=arguments.policy
+        )
+
+
+def _check_policies(policies: "Mapping[str, Policies]", arguments: Arguments) -> None:
+    """Raise ``VaultError`` for a policy that the environment does not have; an unknown environment is told by who makes the client."""
+    known = policies.get(arguments.environment)
+    for name in arguments.policy:
+        if known is not None and known.find(name) is None:
+            text = (
+                f"There is no policy {name!r} in this environment: put it in force first, with `domicile policy apply`."
+            )
+            raise VaultError(Code.INVALID_INPUT, text)
 
 
 async def _listed(settings: Settings) -> "list[Client]":
-    async with _opened(settings) as clients:
+    async with _opened(settings) as (clients, _):
         return clients.listed()
 
 
 async def _disable(settings: Settings, ident: str) -> "Client":
-    async with _opened(settings) as clients:
+    async with _opened(settings) as (clients, _):
         return await clients.disable(ident)
 
 
 async def _renew(settings: Settings, ident: str) -> "Made":
-    async with _opened(settings) as clients:
+    async with _opened(settings) as (clients, _):
         return await clients.renew(ident)
 
 
@@ -127,6 +142,7 @@ def _shown(client: "Client") -> dict[str, Any]:
         "name": client.name,
         "environment_id": client.environment,
         "admin": client.admin,
+        "policies": list(client.policies),
         "disabled": client.disabled,
         "created_at": to_wire(client.created_at),
     }
@@ -141,6 +157,13 @@ def _create_arguments(parser: argparse.ArgumentParser) -> None:
         "--environment", metavar="ID", required=True, help="the environment it works with, e.g. default"
     )
     parser.add_argument("--admin", action="store_true", help="it may also administer clients and schemas")
+    parser.add_argument(
+        "--policy",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="an access policy that it is under, as `domicile policy list` shows it; may be said several times (default: none, it may do everything)",
+    )
     parser.add_argument("name", metavar="NAME", help="what people call it, e.g. the name of the application")
 
 

@@ -19,7 +19,7 @@ def apply(arguments: Arguments) -> int:
     """Declare every schema of the files, one after the other; the files are read whole first, so a fault changes nothing."""
     import asyncio
 
-    schemas = read_schemas(arguments.files).schemas
+    schemas = read_schemas(arguments.files).found
     results = asyncio.run(_apply(arguments, schemas))
     lines = [line for schema, result in zip(schemas, results, strict=True) for line in _lines(schema.name, result)]
     data = [{"name": schema.name, **result} for schema, result in zip(schemas, results, strict=True)]

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from proxy.auth.opening import open_policies
+from proxy.auth.policies import Policies
 from proxy.auth.service import TokenService
 from proxy.composition.guard import Guard
 from proxy.config import Settings
@@ -30,8 +31,7 @@ _log = logs.logger("vault")
 
 async def space(vault: Vault, catalog: Catalog, contents: Contents | None) -> Space:
     """What the interface works with in the environment of a vault. Raises ``VaultError`` when the store cannot be written."""
-    system = await system_collection(vault)
-    policies = await open_policies(system.around.store, system.around.keyset)
+    system, policies = await system_collection(vault), await policies_of(vault)
     job = await open_job(vault, catalog, _report)
     catalog.closes(job.close)
     once = repeating(Replies(), system)
@@ -49,6 +49,12 @@ class Around(NamedTuple):
     metrics: Metrics
     guard: Guard
     audit: Auditing
+
+
+async def policies_of(vault: Vault) -> Policies:
+    """The access policies of the environment of a vault. Raises ``VaultError`` when the store cannot be read."""
+    around = (await system_collection(vault)).around
+    return await open_policies(around.store, around.keyset)
 
 
 def interface(settings: Settings, realm: Administered, around: Around) -> Services:

@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from proxy.auth.clients import Clients
-from proxy.auth.opening import open_clients
+from proxy.auth.opening import open_clients, open_policies
 from proxy.auth.passwords import Passwords
+from proxy.auth.policies import Policies
 from proxy.clock import system_clock
 from proxy.composition.files import open_files
 from proxy.composition.stores import open_environments, open_with_key, refuse_no_vault, unobserved, vault_options
@@ -30,6 +31,18 @@ async def stopped_clients(settings: Settings) -> AsyncIterator[Clients]:
     try:
         async with _opened(settings) as (store, _, keysets):
             yield await open_clients(store, keysets, passwords, system_clock)
+    finally:
+        passwords.close()
+
+
+@asynccontextmanager
+async def stopped_access(settings: Settings) -> AsyncIterator[tuple[Clients, dict[str, Policies]]]:
+    """The same, and the access policies of each environment."""
+    passwords = Passwords()
+    try:
+        async with _opened(settings) as (store, _, keysets):
+            clients = await open_clients(store, keysets, passwords, system_clock)
+            yield clients, {ident: await open_policies(store, keyset) for ident, keyset in keysets.items()}
     finally:
         passwords.close()
 

@@ -249,6 +249,7 @@ class Settings:
     forwarding: Forwarding
     rules: Path  #: a rule file, or a folder of them
     schemas: Path | None  #: a file that declares schemas, or a folder of them
+    policies: Path | None  #: a file that declares access policies, or a folder of them
     store: Store
     files: Files
     keys: Keys

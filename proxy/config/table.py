@@ -54,6 +54,12 @@ SETTINGS: Final[dict[str, Setting]] = {
         "a file with schemas or a folder of them, such as /etc/domicile/schemas, or none",
         "Schemas that files declare; read at start and on SIGHUP. Those declared over the interface alone need none.",
     ),
+    "policies": Setting(
+        "none",
+        values.path_or("none"),
+        "a file with access policies or a folder of them, such as /etc/domicile/policies, or none",
+        "Access policies that files declare, for the environment default; read at start and on SIGHUP, all of them or none.",
+    ),
     "store": Setting(
         "sqlite:///{data}/vault.db",
         values.store,

@@ -26,6 +26,9 @@ from proxy.model.template import capacity, read_template
 #: What a policy may be called.
 NAME: Final = re.compile(r"[A-Za-z0-9]{1,64}", re.ASCII)
 
+#: In place of the name of a field: every one that the policy does not name.
+OTHERS: Final = "*"
+
 #: Fields that one policy names, origins that it lets in, and readable characters of a mask at either end.
 MOST_FIELDS: Final = 200
 MOST_ORIGINS: Final = 100
@@ -70,7 +73,7 @@ class Sight(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One access policy. A field that it does not name is shown in the clear."""
+    """One access policy. A field that it does not name is shown as ``OTHERS``, and in the clear where that is not there."""
 
     name: str
     schema: str
@@ -156,6 +159,8 @@ def misfits(policy: Policy, schema: Schema, limits: Limits) -> list[Detail]:
     for name, sight in policy.fields.items():
         at = f"/fields{step(name)}"
         field = fields.get(name)
+        if name == OTHERS:
+            continue  # what cannot be shown so is hidden
         if field is None:
             found.append(Detail(at, "The schema has no field of this name."))
         elif is_technical(schema.name, field) and sight.how is not Visibility.CLEAR:
@@ -168,6 +173,14 @@ def misfits(policy: Policy, schema: Schema, limits: Limits) -> list[Detail]:
     except VaultError as error:
         found.extend(error.details)
     return found
+
+
+def refuse_misfit(policy: Policy, schema: Schema | None, limits: Limits) -> None:
+    """Raise ``VaultError(INVALID_POLICY)`` with what does not fit; ``schema``: that of the name, if there is one."""
+    unknown = [Detail("/schema", "There is no schema of this name.")]
+    details = unknown if schema is None else misfits(policy, schema, limits)
+    if details:
+        raise VaultError(Code.INVALID_POLICY, "The policy does not fit the schema that it names.", tuple(details))
 
 
 # ---------------------------------------------------------------------- reading

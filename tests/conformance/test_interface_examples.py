@@ -64,6 +64,8 @@ async def furnished(here: World, operation: Operation, example: Example) -> dict
     owner = f"/api/records/se/{KEPT[0]['record_key']}" if of_records else f"/api/models/contact/{RECORDS[0]['id']}"
     told_of = not of_records or any(word in operation.path for word in ("/files", "/attachments"))
     texts = {"file_id": await attached(here, owner)} if told_of else {}
+    await here.policy("sales", "contact", "read")
+    texts["policy"] = "sales"
     if not any(text in str((example.path, example.headers)) for text in ("{client_id}", "{basic}")):
         return texts  # a client costs the time that guessing its secret would
     made = await here.office.service.clients.create("examples", "default", admin=True)

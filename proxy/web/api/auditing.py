@@ -21,7 +21,7 @@ NOBODY: Final = Principal("", "")
 
 #: Parameters of paths that name records, and those that name what administrators look after; others are not told.
 RECORDS: Final = ("record_key", "source", "destination")
-SUBJECTS: Final = ("client_id", "name", "environment_id")
+SUBJECTS: Final = ("client_id", "policy", "name", "environment_id")
 
 _REPEATED: Final = "answered as it was before (Idempotency-Key)"
 

@@ -8,23 +8,26 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.telemetry import logs
 from proxy.web.api import shapes, wire
 from proxy.web.api.environments import sees
-from proxy.web.api.operation import Answer, Call
+from proxy.web.api.operation import Answer, Call, Space
 
 _log = logs.logger("access")
 
 
 async def create(call: Call) -> Answer:
     """A new client; its secret is told here and never again."""
-    content = shapes.members(call.content, ("name", "environment_id", "admin"), ("name", "environment_id"))
+    known = ("name", "environment_id", "admin", "policies")
+    content = shapes.members(call.content, known, ("name", "environment_id"))
     name, environment, admin = content["name"], content["environment_id"], content.get("admin", False)
     faults = [Detail(f"/{member}", "Has to be a string.") for member in _TEXTS if not isinstance(content[member], str)]
     if not isinstance(admin, bool):
         faults.append(Detail("/admin", "Has to be true or false."))
     if isinstance(environment, str) and not sees(call, environment):
         faults.append(Detail("/environment_id", "Is not the environment of the access token."))
+    policies = content.get("policies", [])
+    faults += _policy_faults(policies, call.services.spaces.get(environment) if not faults else None)
     if faults:
         raise VaultError(Code.INVALID_INPUT, "The client cannot be made as described.", tuple(faults))
-    made = await call.services.auth.clients.create(name, environment, admin=admin)
+    made = await call.services.auth.clients.create(name, environment, admin=admin, policies=policies)
     _log.info("a client was made", client=made.client.id)
     return wire.answer(201, {"client_id": made.client.id, "client_secret": made.secret})
 
@@ -63,12 +66,26 @@ def shown(client: Client) -> dict[str, Any]:
         "name": client.name,
         "environment_id": client.environment,
         "admin": client.admin,
+        "policies": list(client.policies),
         "disabled": client.disabled,
         "created_at": to_wire(client.created_at),
     }
 
 
 _TEXTS = ("name", "environment_id")
+
+#: Policies that one client may be under.
+_MOST_POLICIES = 32
+
+
+def _policy_faults(given: Any, space: Space | None) -> list[Detail]:
+    """What is wrong with the policies of a client; ``space``: that of its environment, where that is known."""
+    if not isinstance(given, list) or len(given) > _MOST_POLICIES or not all(isinstance(item, str) for item in given):
+        return [Detail("/policies", f"Has to be an array of up to {_MOST_POLICIES} names of access policies.")]
+    if space is None:
+        return []
+    unknown = [number for number, name in enumerate(given) if space.policies.find(name) is None]
+    return [Detail(f"/policies/{number}", "There is no policy of this name in the environment.") for number in unknown]
 
 
 def _own(call: Call) -> Client:

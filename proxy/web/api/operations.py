@@ -6,7 +6,7 @@ A line is a promise: the statuses are those of the interface specification, oper
 
 from typing import Final
 
-from proxy.web.api import about, clients, environments, files, finding, functions, models, schemas, tokens
+from proxy.web.api import about, clients, environments, files, finding, functions, models, policies, schemas, tokens
 from proxy.web.api.operation import Access, Operation, Takes
 from proxy.web.api.popoperations import OPERATIONS as OF_POP
 from proxy.web.api.recordoperations import OPERATIONS as OF_RECORDS
@@ -32,6 +32,7 @@ _DOWNLOAD: Final = (401, 403, 404, 416, 422, 429)  # 416, and 206 beside 200: HT
 _FILE: Final = (401, 403, 404, 422, 429)
 _CLIENTS: Final = (400, 401, 403)
 _SCHEMA: Final = "/api/schemas/{schema}"
+_POLICY: Final = "/api/policies/{policy}"
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("create_record", "POST", _MODEL, models.create_record, 201, _WRITE, abroad=True),
@@ -74,6 +75,10 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("list_schemas", "GET", "/api/schemas", schemas.listing, 200, _CLIENTS, _NOTHING, _ADMIN, ("limit", "offset")),
     Operation("show_schema", "GET", _SCHEMA, schemas.one, 200, (*_CLIENTS, 404), _NOTHING, _ADMIN),
     Operation("remove_schema", "DELETE", _SCHEMA, schemas.remove, 204, (*_CLIENTS, 404, 409, 429), _NOTHING, _ADMIN, ("records",)),
+    Operation("put_policy", "PUT", _POLICY, policies.put, 200, (*_CLIENTS, 409, 413, 415), access=_ADMIN, also=(201,)),
+    Operation("list_policies", "GET", "/api/policies", policies.listing, 200, _CLIENTS, _NOTHING, _ADMIN, ("limit", "offset")),
+    Operation("show_policy", "GET", _POLICY, policies.one, 200, (*_CLIENTS, 404), _NOTHING, _ADMIN),
+    Operation("remove_policy", "DELETE", _POLICY, policies.remove, 204, (*_CLIENTS, 404, 409, 429), _NOTHING, _ADMIN),
     Operation("openapi", "GET", "/openapi.json", about.openapi, 200, (400, 401), _NOTHING, _OPEN, quiet=True),
     Operation("docs", "GET", "/docs", about.docs, 200, (400,), _NOTHING, _OPEN, quiet=True),
     Operation("upload_attachment", "POST", _FILES, files.upload_attachment, 201, _UPLOAD, Takes.STREAM),

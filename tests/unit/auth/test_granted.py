@@ -95,6 +95,14 @@ def test_the_firewall_keeps_out_if_one_policy_does():
     assert (firewall([mask, none]), firewall([mask, block]), firewall([none])) == ("mask", "block", None)
 
 
+def test_a_star_stands_for_every_field_that_is_not_named():
+    hidden = rights(policy(fields={"*": "hidden", "city": "clear", "phone": "masked"}))
+    assert shown(hidden) == {"id": "a1", "city": "Lund", "phone": "+** ** ** **"}
+    redacted_all = rights(policy(fields={"*": {"valueType": "redacted", "format": "[a-z]{9}"}}))
+    assert shown(redacted_all).keys() == {"id", "email", "phone", "city", "region"}
+    assert shown(rights(policy(fields={"*": "hidden"}), policy("q", fields={"email": "masked"})))["age"] == 40
+
+
 # ---------------------------------------------------------------------- redacted values
 
 

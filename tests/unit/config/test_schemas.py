@@ -37,7 +37,7 @@ def places(path: Path) -> list[str]:
 
 def test_a_file_declares_a_schema_with_numbers_and_flags(tmp_path: Path) -> None:
     found = read_schemas([written(tmp_path, contact=CONTACT) / "contact.yaml"])
-    (schema,) = found.schemas
+    (schema,) = found.found
     email = schema.field("email")
     assert (schema.name, email.type, email.required, email.max_length) == ("contact", FieldType.STRING, True, 300)
 
@@ -46,12 +46,12 @@ def test_a_folder_holds_many_and_a_file_several(tmp_path: Path) -> None:
     two = CONTACT.replace("contact", "b") + "---\n" + CONTACT.replace("contact", "c")
     written(tmp_path, z=CONTACT.replace("contact", "z"), a=two, empty="# nothing\n")
     (tmp_path / "notes.txt").write_text("{")
-    assert [schema.name for schema in read_schemas([tmp_path]).schemas] == ["b", "c", "z"]
+    assert [schema.name for schema in read_schemas([tmp_path]).found] == ["b", "c", "z"]
 
 
 def test_nothing_declares_nothing(tmp_path: Path) -> None:
-    assert read_schemas([]).schemas == ()
-    assert read_schemas([tmp_path]).schemas == ()
+    assert read_schemas([]).found == ()
+    assert read_schemas([tmp_path]).found == ()
 
 
 def test_every_fault_of_all_files_is_told_with_its_line(tmp_path: Path) -> None:

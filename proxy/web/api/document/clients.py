@@ -15,7 +15,7 @@ _CREDENTIALS: Final = header(
 )
 _ID: Final = "q2V5bA7kTn4c"
 _CLIENT: Final[dict[str, Any]] = {
-    "client_id": _ID, "name": "crm", "environment_id": "default", "admin": False, "disabled": False,
+    "client_id": _ID, "name": "crm", "environment_id": "default", "admin": False, "policies": ["support"], "disabled": False,
     "created_at": "2026-05-04T10:15:00.000Z",
 }  # fmt: skip
 
@@ -24,11 +24,12 @@ _SHOWN: Final[Json] = closed(
         "client_id": string("Identifies the client."),
         "name": string("What people call it."),
         "environment_id": string("Whose records it works with."),
-        "admin": {"type": "boolean", "description": "May also change schemas and clients."},
+        "admin": {"type": "boolean", "description": "May also change schemas, clients and policies."},
+        "policies": array(string(), description="The access policies it is under; none: everything in its environment."),
         "disabled": {"type": "boolean", "description": "Gets no tokens."},
         "created_at": INSTANT,
     },
-    "client_id", "name", "environment_id", "admin", "disabled", "created_at",
+    "client_id", "name", "environment_id", "admin", "policies", "disabled", "created_at",
 )  # fmt: skip
 
 _TOKEN: Final = Description(
@@ -115,7 +116,10 @@ DESCRIBED: Final[dict[str, Description]] = {
             {
                 "name": string("What people call it.", minLength=1),
                 "environment_id": string("The environment of the access token; for administrators of `default` any."),
-                "admin": {"type": "boolean", "default": False, "description": "May also change schemas and clients."},
+                "admin": {"type": "boolean", "default": False, "description": "May also change schemas, clients and policies."},
+                "policies": array(
+                    string("The name of a policy."), maxItems=32, description="The access policies it is under; none: everything in its environment."
+                ),
             },
             "name", "environment_id",
         ),
@@ -123,6 +127,10 @@ DESCRIBED: Final[dict[str, Description]] = {
         (
             Example(
                 "A client of an application", 201, body={"name": "crm", "environment_id": "default"},
+                answer={"client_id": _ID, "client_secret": "…"},
+            ),
+            Example(
+                "A client under a policy", 201, body={"name": "help desk", "environment_id": "default", "policies": ["{policy}"]},
                 answer={"client_id": _ID, "client_secret": "…"},
             ),
         ),
@@ -145,7 +153,7 @@ DESCRIBED: Final[dict[str, Description]] = {
         "See a client",
         "Never its secret.",
         answer=_SHOWN,
-        examples=(Example("A client", 200, {"client_id": "{client_id}"}, answer={**_CLIENT, "name": "examples", "admin": True}),),
+        examples=(Example("A client", 200, {"client_id": "{client_id}"}, answer={**_CLIENT, "name": "examples", "admin": True, "policies": []}),),
         answered="The client.",
     ),
     "remove_client": Description(

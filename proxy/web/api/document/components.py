@@ -58,6 +58,7 @@ COMPONENTS: Final[dict[str, Any]] = {
             "offset": integer("How many were left out before them.", minimum=0),
             "total": integer("How many there are in all.", minimum=0),
             "unreadable": integer("How many records of this page were left out because they do not open.", minimum=1),
+            "redacted_fields": array(string(), description="Fields that access policies show redacted or masked, where there are any."),
         },
     },
     "Attachment": {
@@ -85,7 +86,16 @@ COMPONENTS: Final[dict[str, Any]] = {
         "type": "object",
         "description": "A record as a write answers with it: its fields, and what the service set.",
         "required": ["created_at", "updated_at"],
-        "properties": {"created_at": INSTANT, "updated_at": INSTANT, "expires_at": INSTANT},
+        "properties": {
+            "created_at": INSTANT,
+            "updated_at": INSTANT,
+            "expires_at": INSTANT,
+            "meta": closed(
+                {"redacted_fields": array(string())},
+                "redacted_fields",
+                description="Fields that access policies show redacted or masked, where there are any.",
+            ),
+        },
     },
     "Found": {
         "type": "object",

@@ -10,6 +10,7 @@ from proxy.web.api.document import (
     files,
     functions,
     models,
+    policies,
     pop,
     rehash,
     schemas,
@@ -28,5 +29,6 @@ DESCRIBED: Final[dict[str, Description]] = {
     **files.DESCRIBED,
     **clients.DESCRIBED,
     **environments.DESCRIBED,
+    **policies.DESCRIBED,
     **about.DESCRIBED,
 }

@@ -64,6 +64,11 @@ out of a page and counted in `meta.unreadable`; asked for by its key alone it is
 half to even. `group_by` takes up to 10 fields that are not JSON and not `encrypted`; a group by a hashed field is shown with the value of its
 oldest record, one by a field in the clear with its normal form. Groups have an order of their own that does not change from page to page.
 
+**Access policies.** A client under policies works with the schemas that these name, and does what they allow; else it is answered 401
+(or 403 where the operation lists it) `access_denied`. A hidden field is unknown. One that is redacted or masked is shown so, named in
+`meta.redacted_fields` (of a page, or of each record that a write answers with), and nothing can be asked of it. A record that the rows
+of the policies leave out is not there; a write that would make it so is refused. What writes a redacted value, gives it another redacted value.
+
 ## Records without a schema of their own
 
 `/api/records` keeps records of one fixed set of fields, in the schema `records` that every environment has: `body` and `precommit_body`
@@ -107,6 +112,7 @@ TAGS: Final[dict[str, str]] = {
     "Attachments": "Files of records; they go when their record does.",
     "Access": "Tokens, and what others need to check them. Errors here are those of RFC 6749.",
     "Clients": "Who may get tokens. Administrators work with the clients of their own environment, those of `default` with all.",
+    "Policies": "What clients may do with the records of a schema, and what they see of them. For administrators.",
     "Environments": "Keys, schemas, records, files and clients that never meet those of another. For administrators of `default`.",
     "About": "This document.",
 }
@@ -122,6 +128,7 @@ PARAMETERS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "destination": ("The key of the record that they are given to.", _KEY),
     "file_id": ("The identifier of an attachment.", _KEY),
     "client_id": ("The identifier of a client.", _KEY),
+    "policy": ("The name of an access policy.", {"type": "string", "pattern": "^[A-Za-z0-9]{1,64}$"}),
     "environment_id": ("The id of an environment.", _KEY),
     "dry_run": ("Only tell what would come of it.", {"const": "true"}),
     "records": ("With all records, their history and their attachments.", {"const": "delete"}),

@@ -1,7 +1,8 @@
 import pytest
 
+from proxy.model.policy import read_policy
 from proxy.web.api.access import bearer
-from tests.support.api import services, serving
+from tests.support.api import no_policies, services, serving
 from tests.support.auth import Office, basic, form, office
 
 
@@ -61,7 +62,7 @@ async def test_the_list_has_every_client_and_no_secret(scene):
     answer = await client("GET", "/api/clients", chief)
     assert answer.json["meta"] == {"count": 2, "limit": 100, "offset": 0, "total": 2}
     found = {item["client_id"]: item for item in answer.json["data"]}[made.client.id]
-    assert set(found) == {"client_id", "name", "environment_id", "admin", "disabled", "created_at"}
+    assert set(found) == {"client_id", "name", "environment_id", "admin", "policies", "disabled", "created_at"}
     assert (found["name"], found["admin"], found["disabled"]) == ("shop", False, False)
     assert b"argon2" not in answer.body
     page = await client("GET", "/api/clients?limit=1&offset=1", chief)
@@ -96,3 +97,20 @@ async def test_clients_are_administered_by_administrators_alone(scene, method, p
     assert (await client(method, path, await member(here))).status == 403
     assert (await client(method, path, "")).status == 401
     assert (await client(method, path.replace("/api/", "/webapi/"), await member(here))).status == 403
+
+
+async def test_a_client_is_made_under_policies_that_there_are():
+    policies = no_policies()
+    await policies.put(read_policy("support", {"schema": "contact", "actions": ["read"]}))
+    async with office() as here:
+        made = services(auth=here.service, access=bearer(here.service.tokens), policies=policies)
+        async with serving(made) as client:
+            chief = await here.token(await here.client(admin=True))
+            body = {"name": "desk", "environment_id": "default", "policies": ["support", "support"]}
+            ident = (await client("POST", "/api/clients", chief, json=body)).json["client_id"]
+            assert (await client("GET", f"/api/clients/{ident}", chief)).json["policies"] == ["support"]
+            for given in (["support", "none"], [5], ["support"] * 33, "support"):
+                answer = await client("POST", "/api/clients", chief, json={**body, "policies": given})
+                assert (answer.status, answer.json["code"]) == (400, "invalid_input")
+                (error,) = answer.json["errors"]
+                assert error["source"] == ("/policies/1" if "none" in given else "/policies")
