@@ -23,6 +23,7 @@ from proxy.composition.files import check_files, open_files
 from proxy.composition.guard import Guard, open_guard
 from proxy.composition.interface import Around, interface, space
 from proxy.composition.measuring import measure, observer, report, vault_check
+from proxy.composition.policies import govern, reread
 from proxy.composition.realm import Opened, Realm, opening
 from proxy.composition.schemas import open_schemas
 from proxy.composition.stopped import stopped_clients
