@@ -25,7 +25,11 @@ FIELD: Final[Json] = closed(
             default=str(Storage.INDEXED_HASHED),
         ),
         "required": {**_FLAG, "description": "New records need a value; those that are there may lack it. The primary key is always required."},
-        "max_length": integer("Characters; strings (256 where nothing is said) and the primary key (128).", minimum=1, maximum=LONGEST),
+        "max_length": integer(
+            f"Characters, at most {LONGEST:,}: of strings (256 where nothing is said) and of the primary key (128). More only in the "
+            "program's own schema.",
+            minimum=1,
+        ),
         "partial_match": {**_FLAG, "description": "Strings and the primary key: `$like` and `search_keys` find parts of it."},
     },
     "type",
