@@ -28,6 +28,15 @@ RECORD_KEY: Final = "record_key"
 STATED_VERSION: Final = "stated_version"
 IS_ENCRYPTED: Final = "is_encrypted"
 
+#: Fields that an entity of a rule file may keep a value in. In those of ``IN_THE_CLEAR`` it can be read in the vault's own table.
+IN_THE_CLEAR: Final = (*RANGE_KEYS, *DECIMAL_KEYS)
+KEPT_AS: Final = (BODY, PRECOMMIT_BODY, PROFILE_KEY, PARENT_KEY, *SERVICE_KEYS, *KEYS, *IN_THE_CLEAR)
+#: Of those, the ones that hold several values of a field, too: as the text of a JSON array.
+SEVERAL: Final = (BODY, PRECOMMIT_BODY)
+
+#: What the keys of records begin with that the proxy collects; callers cannot give such a key to a record.
+_COLLECTED: Final = "rules:"
+
 #: Texts in which parts can be searched for, where the operator says so.
 SEARCHABLE: Final = (RECORD_KEY, PROFILE_KEY, PARENT_KEY, *KEYS, *SERVICE_KEYS)
 
@@ -79,3 +88,13 @@ def records_schema(keys: RecordKeys = HASHED) -> Schema:
             Field(IS_ENCRYPTED, FieldType.BOOLEAN),
         ),
     )
+
+
+def collected_keys(entity: str) -> str:
+    """What the keys of an entity's records begin with; the application's own id follows."""
+    return f"{_COLLECTED}{entity}/"
+
+
+def is_collected(key: str | None) -> bool:
+    """Whether a record of that key is one that the proxy has collected; it has none before the application told its id."""
+    return key is None or key.startswith(_COLLECTED)

@@ -99,9 +99,12 @@ class Entity:
 
     name: str
     schema: Schema
-    fields: Mapping[str, FieldRule]
+    fields: Mapping[str, FieldRule]  #: by name
     expires: int | None  #: milliseconds after creation or update
     addressed: bool  #: every answer that restores this entity carries its id (then small shapes can resolve)
+    #: Where the records stand among those of the record-based family: the names that the rule file gives to fields, and the fields
+    #: of that family that the values are kept in. By these go ``fields`` and ``schema``, and the operations.
+    kept_as: Mapping[str, str] | None = None
 
 
 class Source(enum.StrEnum):

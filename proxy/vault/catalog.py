@@ -20,6 +20,7 @@ from proxy.model.schema import Schema
 from proxy.vault.collection import Collection
 from proxy.vault.entries import Change, Entries, Entry, Origin, Outcome, Phase
 from proxy.vault.epochs import Epochs
+from proxy.vault.hosted import Host, Hosted
 from proxy.vault.migration import Pass, Progress
 from proxy.vault.records import Records
 from proxy.vault.refusals import built_in, built_in_name, busy, occupied, of_file, of_rules
@@ -184,10 +185,14 @@ class Catalog:
                 tuple(Detail(name, "a schema of this name is there already") for name in taken),
             )
 
+    def host(self, name: str) -> Host:
+        """The schema of that name, for what the proxy keeps among its records."""
+        return Host(lambda: self._records[name], self.using)
+
     async def take_rules(self, collections: Iterable[Collection]) -> None:
         """Let what the proxy collects be found: the collections of the rules that come into force. Others keep what they were."""
         async with self._changing:
-            found = {collection.name: collection for collection in collections}
+            found = {made.name: made for made in collections if not isinstance(made, Hosted)}
             fresh = [
                 msgspec.structs.replace(known, schema=collection.schema)
                 if known

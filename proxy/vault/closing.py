@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 from proxy.errors import Code, VaultError
+from proxy.model.builtin import is_collected
 from proxy.model.record import Record
 from proxy.storage.changes import Change, Conflict, Remember
 from proxy.vault.records import Records
@@ -25,13 +26,23 @@ def nothing(_result: Sequence[Record]) -> Sequence[Change]:
     return ()
 
 
-def refuse_of_rules(records: Records) -> None:
-    """Raise ``VaultError(SCHEMA_OF_RULES)`` where only the application behind the proxy makes and changes records."""
+def refuse_of_rules(records: Records, keys: Iterable[str | None] = ()) -> None:
+    """Raise ``VaultError(SCHEMA_OF_RULES)`` where only the application behind the proxy makes and changes records.
+
+    These are all records of a schema that the proxy collects, and among those of the program's own schema the ones that tell by
+    their keys that it has collected them.
+    """
     if records.of_rules:
         raise VaultError(
             Code.SCHEMA_OF_RULES,
             f"Records of {records.name!r} are written by the application behind the proxy alone; here they can be found, "
             "deleted, and given attachments.",
+        )
+    if records.hosts and any(map(is_collected, keys)):
+        raise VaultError(
+            Code.SCHEMA_OF_RULES,
+            "Records whose keys begin with rules: are written by the application behind the proxy alone; here they can be "
+            "found, copied, deleted, and given attachments. Nothing was changed.",
         )
 
 

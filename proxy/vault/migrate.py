@@ -37,7 +37,7 @@ async def migrate(records: Records, source: str, destination: str, by: str, clos
     when both are one, or the source has more than ``MOST`` past versions; ``FILE_EXISTS`` when both have a file of one name;
     ``CANNOT_OPEN``; ``CONFLICT``.
     """
-    refuse_of_rules(records)
+    refuse_of_rules(records, (source, destination))
     if source == destination:
         raise VaultError(Code.UNPROCESSABLE, "A record cannot be migrated to itself.")
     within = Within(records)

@@ -5,15 +5,17 @@ between them, as ``collection`` is for what the proxy collects, and it reads tho
 """
 
 import copy
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from proxy.auth.acl import Gate
 from proxy.errors import Code, VaultError
+from proxy.model.builtin import KEPT_AS, RECORD_KEY, RECORDS
 from proxy.model.conversion import conformed
 from proxy.model.policy import Act
 from proxy.model.record import Action, Draft, Eras, Fields, Record, Tokens
@@ -23,12 +25,16 @@ from proxy.storage.cells import spelled_exactly
 from proxy.storage.rows import Cell, Past, Row, State
 from proxy.tokenization.normal import normalize, plain_text
 from proxy.vault.collection import Collection
+from proxy.vault.content import Content, Kept
 from proxy.vault.content import unpack as unpack_content
 from proxy.vault.document import NOTHING, Beside, Document, is_document, pack, unpack
 from proxy.vault.grams import Steps, folded, grams, leaf, leaves
 
 #: Members of enumerations, which are looked up five times slower there.
 _CREATE, _LIVE = Action.CREATE, State.LIVE
+
+#: Makes one era of the numbers of several values: a prime beyond those that records have, and a bound.
+_MANY, _BEYOND = 1_000_003, 2**61 - 1
 
 #: What a value becomes in the column of its field.
 ToCell = Callable[[Any], Cell]
@@ -45,6 +51,8 @@ class Records:
         self.rights: Rights = FULL  #: of whoever works with them; ``under`` gives others
         self.gate: Gate | None = None  #: the filter endpoint that decides about each record, where there is one
         self.primary = self.schema.primary
+        #: Whether records that the proxy collects stand among those that callers write (``hosted``).
+        self.hosts = self.schema.name == RECORDS
         keyset = collection.around.keyset
         self._hashers = {
             field.name: keyset.hasher("field", self.schema.name, field.name) for field in self.schema.fields
@@ -228,7 +236,7 @@ class Records:
         """The record that a past version was; raises as ``open``. ``key``: that of a record that the proxy has collected."""
         plain = self.collection.sealer.open_plain(past)
         if not is_document(plain):
-            fields, eras = _texts(plain)
+            fields, eras = self._shown_of(unpack_content(plain), key)
             return Record(past.rid, key, fields, past.version, created_at, past.at, eras=eras)
         document = unpack(plain)
         fields = document.fields if self.of_rules else conformed(self.schema, document.fields)
@@ -263,8 +271,26 @@ class Records:
     def _collected(self, row: Row, plain: bytes) -> Record:
         """A record that the proxy has collected."""
         key = self.collection.sealer.open_key(row)
-        fields, eras = _texts(plain)
+        fields, eras = self._shown_of(unpack_content(plain), key)
         return Record(row.rid, key, fields, row.version, row.created_at, row.updated_at, row.expires_at, eras=eras)
+
+    def fields_of(self, content: Content) -> Fields:
+        """The values of a record that the proxy has collected, as they are shown and as columns are made of them."""
+        return self._shown_of(content, None)[0]
+
+    def _shown_of(self, content: Content, key: str | None) -> tuple[Fields, Eras]:
+        """The fields of a record that the proxy has collected, and their eras.
+
+        In a schema of its own that is all of it: a text, or a list of texts where a field has several. Among the records of another
+        one it is what that one has fields for and what fits them; several texts are told as the text of a JSON array.
+        """
+        if not self.hosts:
+            return _texts(content)
+        kept = {name: values for name, values in content.fields.items() if values and name in KEPT_AS}
+        told = {name: values[0].text if len(values) == 1 else _array(values) for name, values in kept.items()}
+        fields: Fields = {} if key is None else {RECORD_KEY: key}
+        eras: Eras = {name: _era(values) for name, values in kept.items()}
+        return fields | conformed(self.schema, told), eras
 
     def _column(self, field: Field) -> ToCell:
         if field.type is FieldType.PRIMARY_KEY:
@@ -291,19 +317,31 @@ class Records:
         return str
 
 
-def _texts(plain: bytes) -> tuple[Fields, Eras]:
+def _texts(content: Content) -> tuple[Fields, Eras]:
     """The fields of what the proxy has collected, a text, or a list of texts where a field has several; and their eras.
 
     The number of a value is its era: it is unique within the record, and another value has another one.
     """
     fields: Fields = {}
     eras: Eras = {}
-    for name, values in unpack_content(plain).fields.items():
+    for name, values in content.fields.items():
         if values:
             alone = len(values) == 1
             fields[name] = values[0].text if alone else [kept.text for kept in values]
             eras[name] = values[0].number if alone else [kept.number for kept in values]
     return fields, eras
+
+
+def _array(values: Sequence[Kept]) -> str:
+    return msgspec.json.encode([kept.text for kept in values]).decode()
+
+
+def _era(values: Sequence[Kept]) -> int:
+    """The era of several values as one: another one as soon as one of them is another."""
+    era = 0
+    for kept in values:
+        era = (era * _MANY + kept.number) % _BEYOND
+    return era
 
 
 def _lives(field: Field) -> tuple[str, ...]:

@@ -16,6 +16,8 @@ from proxy.model.schema import Schema
 from proxy.storage.changes import Change, Reindex, Replace
 from proxy.storage.rows import Cell, Row
 from proxy.vault.collection import Collection, Recipe
+from proxy.vault.content import Content
+from proxy.vault.content import unpack as unpack_content
 from proxy.vault.document import is_document, pack, unpack
 from proxy.vault.entries import Entry, Origin, Phase
 from proxy.vault.records import Records
@@ -88,7 +90,7 @@ class Cleaning(Records):
         """What removes the remains from a row; raises ``VaultError(CANNOT_OPEN)``."""
         plain = self.collection.sealer.open_plain(row)
         if not is_document(plain):
-            return []
+            return self._cleaned_of_rules(row, unpack_content(plain)) if self.hosts else []
         document = unpack(plain)
         fields, body = self._typed(dict(document.fields)), row.body
         if fields != document.fields:
@@ -100,6 +102,16 @@ class Cleaning(Records):
             changes.append(Replace(row._replace(body=body, cells=cells), row.version))
         stale = self._other.hashes(_indexable(self._seen.fitting(document.fields)[0]))
         if drop := stale - self.hashes(fields):
+            changes.append(Reindex(row.rid, drop=tuple(drop)))
+        return changes
+
+    def _cleaned_of_rules(self, row: Row, content: Content) -> list[Change]:
+        """The same for a record that the proxy has collected: its body stays, for it is not of this definition."""
+        fields = self.fields_of(content)
+        changes: list[Change] = []
+        if (cells := self.cells(fields)) != row.cells:
+            changes.append(Replace(row._replace(cells=cells), row.version))
+        if drop := self._other.hashes(self._other.fields_of(content)) - self.hashes(fields):
             changes.append(Reindex(row.rid, drop=tuple(drop)))
         return changes
 

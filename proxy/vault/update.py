@@ -175,6 +175,7 @@ async def _changed(update: _Update, found: Sequence[Sequence[Row]]) -> tuple[lis
             if not within.holds(row):
                 continue
             before = update.records.open(row)
+            refuse_of_rules(update.records, (before.key,))
             if draft.key is not None and draft.key != before.key:
                 raise _other_key(update, draft)
             fresh = update.records.rights.unseen(draft.fields)

@@ -50,7 +50,7 @@ async def create(
     Raises ``VaultError``: ``SCHEMA_OF_RULES``; ``ACCESS_DENIED``; ``INVALID_RECORD`` when a key comes twice; ``RECORD_EXISTS`` with a detail for
     each key that is used; ``CONFLICT`` when the records kept changing.
     """
-    refuse_of_rules(records)
+    refuse_of_rules(records, (draft.key for draft in drafts))
     await records.permit(Act.WRITE, [draft.key for draft in drafts if draft.key is not None])
     _refuse_incomplete(records, drafts)
     keys = _keys(records, drafts)

@@ -4,17 +4,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from proxy.audit.witness import Witness
-from proxy.errors import Code, VaultError
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.builtin import RECORDS
+from proxy.model.schema import Field, Storage
 from proxy.redactor.exchange.joined import Joined
 from proxy.redactor.exchange.referring import ADDRESS, CARRIERS, carries, swapped
 from proxy.redactor.exchange.ruled import RuleExchange
 from proxy.redactor.message import RawHeaders, Spellings
 from proxy.redactor.plan import make_plan
 from proxy.redactor.routing import Router
-from proxy.redactor.rules import Endpoint, Entity, Match, RuleSet
+from proxy.redactor.rules import Endpoint, Entity, FieldRule, Match, RuleSet
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.catalog import Catalog
-from proxy.vault.collection import Recipe
+from proxy.vault.collection import Collection, Recipe
+from proxy.vault.hosted import Hosted
 from proxy.vault.vault import Vault
 
 
@@ -170,7 +173,8 @@ async def join(
     """
     if catalog is not None:
         catalog.refuse_taken(entity.schema.name for entity in rules.entities)
-    collections = {entity.schema.name: await vault.collection(recipe(entity)) for entity in rules.entities}
+        _refuse_unfit(rules.entities, catalog)
+    collections = {entity.schema.name: await _collection(entity, vault, catalog) for entity in rules.entities}
     joined = {
         id(operation): Joined(make_plan(operation), collections[operation.entity.schema.name], metrics, witness)
         for operation in rules.operations
@@ -179,3 +183,39 @@ async def join(
     if catalog is not None:
         await catalog.take_rules(collections.values())
     return runtime
+
+
+async def _collection(entity: Entity, vault: Vault, catalog: Catalog | None) -> Collection:
+    """Where the records of an entity are kept: in a table of their own, or among those of the record-based family."""
+    if catalog is None or entity.kept_as is None:
+        return await vault.collection(recipe(entity))
+    return Hosted(recipe(entity), entity.name, catalog.host(RECORDS))
+
+
+def _refuse_unfit(entities: Sequence[Entity], catalog: Catalog) -> None:
+    """Raise ``VaultError(BAD_RULES)`` for a field that is kept as a key which the settings keep otherwise than the rules say."""
+    hosted = [entity for entity in entities if entity.kept_as is not None]
+    if not hosted:
+        return
+    declared = catalog.declared(RECORDS)
+    coming = (declared.schema, declared.change.other) if declared.change is not None else (declared.schema,)
+    faults = [
+        Detail(f"{entity.name}.{name}", f"is kept as {kept}, {text}")
+        for entity in hosted
+        for name, kept in (entity.kept_as or {}).items()
+        for text in dict.fromkeys(_unfit(schema.field(kept), entity.fields[kept]) for schema in coming)
+        if text
+    ]
+    if faults:
+        raise VaultError(
+            Code.BAD_RULES, "Rules keep values in keys of records that the settings keep otherwise.", tuple(faults)
+        )
+
+
+def _unfit(field: Field, rule: FieldRule) -> str:
+    """Why a value must not be kept in the field; empty when it may."""
+    if field.partial_match:
+        return "of which records.partial_match lets parts be searched for, and those of what rules collect are not: take another key"
+    if field.storage is Storage.INDEXED and not rule.plain:
+        return "which can be read in the vault's own table: write 'stored: plain' beside it to accept that, or take another key"
+    return ""

@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
+from proxy.model.builtin import RECORDS
 from proxy.model.path import spell
 from proxy.model.schema import Field, FieldType, Schema, Storage
 from proxy.redactor.load.faults import Faults, did_you_mean
 from proxy.redactor.load.forms import Item, Section
 from proxy.redactor.load.grammar import POPULATION
+from proxy.redactor.load.keeping import kept_as
 from proxy.redactor.load.overlaps import overlap
 from proxy.redactor.rules import Entity, FieldRule, Position
 from proxy.tokenization import DEFAULT_SHAPE, PERSISTENT, SHAPES, SYNONYMS, make_shape
@@ -51,8 +53,10 @@ def _entity(name: str, item: Item, faults: Faults) -> Draft:
     for field_name in declared.keys() - fields.keys():  # at fault, and told so: whoever names it makes no further one
         fields[field_name] = FieldRule(field_name, "text", _STAND_IN, (field_name,), plain=False, find=frozenset())
         places[field_name] = declared[field_name].at
-    schema = Schema(section.value("schema", name), tuple(_schema_field(rule) for rule in fields.values()))
-    return Draft(Entity(name, schema, fields, section.value("expires"), addressed=False), item.key, places)
+    kept = kept_as(name, item, fields, faults)
+    own = section.value("schema", name) if kept is None else f"{RECORDS}/{name}"
+    schema = Schema(own, tuple(_schema_field(rule) for rule in fields.values()))
+    return Draft(Entity(name, schema, fields, section.value("expires"), False, kept), item.key, places)
 
 
 def _field(name: str, section: Section, faults: Faults) -> FieldRule | None:

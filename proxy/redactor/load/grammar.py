@@ -100,6 +100,7 @@ FIELD = Block(
         Key("token", Either(_SHAPE, TOKEN), "what the application gets instead of the value", "the shape of the kind"),
         Key("at", _SELECTOR, "where the value stands in the entity's object; with `[*]` several values are one field", "the member of the field's name"),
         Key("find", ListOf(Word(("exact", "range"), later=("partial",))), "how the vault can be asked for the value", "not at all"),
+        Key("keep_as", Text("record field", "a field of the record schema, such as key1 or range_key1", NAME), "where the entity's `schema` is `records`: the field of the record-based interface that the value is found in", "the field of the same name, if there is one; else it is found in none"),
         Key("stored", Word(("plain",)), "`plain` keeps the value readable in the vault's own table, which `range` needs", "sealed"),
     ),
     later=("mask", "views"),
@@ -109,7 +110,7 @@ ENTITY = Block(
     "entity",
     "A kind of record about a person: its fields, declared once for all operations and both directions.",
     (
-        Key("schema", Text("schema name", _NAME_HINT, NAME), "the vault's record type that holds it", "the entity's name"),
+        Key("schema", Text("schema name", _NAME_HINT, NAME), "the vault's record type that holds it; `records` is that of the record-based interface, whose fields `keep_as` names", "the entity's name"),
         Key("expires", Duration(), "how long after its last write a record is deleted", "never"),
         Key("population", Whole(1, 10**15), "records planned for; a token shape without room for twice as many is refused", f"{POPULATION}"),
         Key("fields", MapOf(FIELD, "field name", NAME, _NAME_HINT), "the personal values", required=True),

@@ -15,6 +15,7 @@ from proxy.redactor.load.forms import Context, Item, Section
 from proxy.redactor.load.grammar import RULE_FILE
 from proxy.redactor.load.operations import Scope, carries_id, compile_operation
 from proxy.redactor.load.rivals import check_rivals
+from proxy.redactor.load.settling import settled
 from proxy.redactor.load.tree import read_tree
 from proxy.redactor.rules import Operation, Position, RuleSet, RuleTest
 
@@ -46,14 +47,16 @@ def _compile(sources: list[Source], job: _Load) -> RuleSet:
     files = [compiled for source in sources if (compiled := _file(source, job))]
     check_files(files, job.faults)
     job.faults.raise_any()
-    settled = [_addressed(file) for file in files]
+    addressed = [_addressed(file) for file in files]
+    told = tuple(warnings(addressed))
+    kept = [settled(file) for file in addressed]
     return RuleSet(
         version_of(sources),
-        tuple(file.endpoint for file in settled),
-        tuple(draft.entity for file in settled for draft in file.entities),
-        tuple(operation for file in settled for operation in file.operations),
-        tuple(test for file in settled for test in file.tests),
-        tuple(warnings(settled)),
+        tuple(file.endpoint for file in kept),
+        tuple(draft.entity for file in kept for draft in file.entities),
+        tuple(operation for file in kept for operation in file.operations),
+        tuple(test for file in kept for test in file.tests),
+        told,
     )
 
 
