@@ -10,6 +10,8 @@ Over the vault's own interface records are found and added up: ``asking`` turns 
 an engine can answer, in terms of columns and hashes; ``find`` and ``aggregate`` open what comes back. ``records`` is their way to
 rows, as ``collection`` is the proxy's.
 
+``hosted`` keeps what the proxy collects of an entity in the table of the program's own schema (``model.builtin``), where the rules say so.
+
 Attachments of records: ``attachments`` has the use cases, ``attached`` what is known of a file (sealed beside its record's row), ``contents`` the
 content (sealed in chunks in the object store; the second file where clear text and keys meet). ``objectsweep`` removes objects that no
 row names, ``belonging`` keeps a vault from another one's, and ``verify`` looks at everything that a stopped vault holds.

@@ -12,7 +12,10 @@ from tests.support.instance import Instance
 from tests.support.patience import PATIENCE
 from tests.support.tree import ROOT
 
-BLOCKS = re.findall(r"```sh\n(.*?)```", (ROOT / "docs/interface.md").read_text("utf-8"), re.DOTALL)
+BLOCKS, RECORDS = (
+    re.findall(r"```sh\n(.*?)```", (ROOT / f"docs/{name}.md").read_text("utf-8"), re.DOTALL)
+    for name in ("interface", "records")
+)
 
 #: In place of the machine's own, which need not be there: what the guide takes out of answers, and of a file.
 JQ = f"""jq() {{ {sys.executable} -c 'import json, sys
@@ -52,7 +55,7 @@ async def test_the_guide_works_as_it_stands(tmp_path: Path, unavailable: Callabl
         *lines, hunt = BLOCKS
         assert "st run" in hunt  # a hunt takes hours, and has its own test
         script = JQ + INIT + "set -eu -o pipefail\n"
-        script += "\necho\n".join(lines).replace("http://127.0.0.1:8081", instance.vault)
+        script += "\necho\n".join([*lines, *RECORDS]).replace("http://127.0.0.1:8081", instance.vault)
         told = await output("bash", "-c", script, folder=tmp_path, environment=environment)
     finally:
         await instance.kill()
@@ -60,3 +63,4 @@ async def test_the_guide_works_as_it_stands(tmp_path: Path, unavailable: Callabl
     assert told.count('"created_at"') >= 10
     assert '"city": "Uppsala"' in told or '"city":"Uppsala"' in told
     assert '"filename": "passport.pdf"' in told
+    assert told.count('"profile_key":"p-1"') >= 4

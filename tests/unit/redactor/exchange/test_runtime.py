@@ -1,11 +1,13 @@
 import pytest
 
 from proxy.errors import Code, VaultError
+from proxy.model.builtin import RecordKeys, records_schema
 from proxy.redactor.exchange.runtime import InForce, join, recipe
 from proxy.redactor.load import load_text
 from proxy.redactor.rules import Match
 from proxy.vault.catalog import open_catalog
 from proxy.vault.entries import Origin
+from proxy.vault.hosted import Hosted
 from tests.support.audit import witness
 from tests.support.catalogs import schema
 from tests.support.exchanges import FIELDS, desk, rule_text
@@ -27,6 +29,44 @@ async def test_no_endpoint_is_not_found():
     with pytest.raises(VaultError) as caught:
         runtime.match("GET", "other.example", b"/p", ())
     assert caught.value.code is Code.NOT_FOUND
+
+
+KEPT = rule_text("{match: POST /p, create: p}", fields=("email: {kind: email, keep_as: key3}",)).replace(
+    "fields:", "schema: records\n    fields:"
+)
+
+
+async def test_what_rules_collect_may_stand_among_records():
+    one = await desk()
+    catalog = await open_catalog(one.vault, lambda error: None, (records_schema(),))
+    runtime = await join(load_text(KEPT), one.vault, one.metrics, catalog)
+    (joined,) = runtime.joined.values()
+    assert isinstance(joined.collection, Hosted)
+    assert joined.collection.table == catalog.records("records").collection.table
+    assert [declared.origin for declared in catalog.schemas()] == [Origin.BUILTIN]
+    alone = await join(load_text(KEPT), one.vault, one.metrics)  # as a trial of the rules does
+    assert not isinstance(next(iter(alone.joined.values())).collection, Hosted)
+
+
+@pytest.mark.parametrize(
+    ("keys", "word"),
+    [
+        (RecordKeys(plain=frozenset(("key3",))), "stored: plain"),
+        (RecordKeys(partial_match=frozenset(("key3",))), "parts"),
+    ],
+)
+@pytest.mark.parametrize("before", [False, True])
+async def test_rules_do_not_keep_values_in_keys_that_settings_keep_otherwise(keys: RecordKeys, word: str, before: bool):
+    one = await desk()
+    catalog = await open_catalog(
+        one.vault, lambda error: None, (records_schema(),) if before else (records_schema(keys),)
+    )
+    await catalog.declare_builtin(records_schema(keys))  # where it is another one than before, a migration to it begins
+    with pytest.raises(VaultError) as caught:
+        await join(load_text(KEPT), one.vault, one.metrics, catalog)
+    assert (caught.value.code, caught.value.details[0].source) == (Code.BAD_RULES, "p.email")
+    assert word in caught.value.details[0].text
+    await catalog.close()
 
 
 @pytest.mark.parametrize("name", [b"X-HTTP-Method-Override", b"x-http-method", b"X-METHOD-override"])
