@@ -1,6 +1,5 @@
 """What the proxy collects of an entity among the records of the program's own schema."""
 
-import contextlib
 from dataclasses import dataclass
 
 import pytest
@@ -11,6 +10,7 @@ from proxy.model.record import Draft
 from proxy.model.schema import Field, Schema
 from proxy.model.value import Value
 from proxy.storage.changes import Conflict, Insert, Remove
+from proxy.storage.rows import Row
 from proxy.tokenization import SHAPES
 from proxy.vault.closing import nothing
 from proxy.vault.collection import Recipe
@@ -136,7 +136,7 @@ async def test_rows_that_were_made_for_another_definition_are_not_stored(beside:
     assert beside.shelf.reported == []
 
 
-async def _row(beside: Beside):
+async def _row(beside: Beside) -> Row:
     await beside.add("17", **ANN)
     (row,) = (await beside.people.by_key(["17"])).values()
     return row
@@ -173,12 +173,13 @@ async def test_what_is_pending_is_reaped_with_the_table(beside: Beside) -> None:
     assert await beside.found() == {}
 
 
-def test_rows_that_are_never_committed_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_of_rows_that_are_never_committed_some_are_remembered(
+    beside: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    people = beside.people
+    content = people.sealer.open(await _row(beside))
     monkeypatch.setattr("proxy.vault.hosted._MOST_MADE", 2)
-    made: dict[int, object] = {}
-    hosted = Hosted.__new__(Hosted)
-    hosted._made = made  # type: ignore[assignment]
-    hosted._host = type("Host", (), {"records": staticmethod(object), "using": contextlib.nullcontext})  # type: ignore[assignment]
-    for rid in range(5):
-        hosted._note(rid)
-    assert len(made) <= 2
+    rows = [people.new_row(content, people.around.sequence(), people.sealer.new_salt()) for _ in range(3)]
+    with pytest.raises(Conflict):
+        await people.store.commit(people.table, [Insert(rows[0])])
+    await people.store.commit(people.table, [Insert(rows[2])])
