@@ -24,8 +24,8 @@ _log = logs.logger("web")
 _API: Final = "/api/"
 _ALIAS: Final = "/webapi/"
 
-#: A country in a path; ``/api/records/batch/…`` has addresses of its own.
-_COUNTRY: Final = "{country:(?!batch/)[^/]+}"
+#: A country in a path; ``/api/records/batch/…`` and ``/api/records/rehash/…`` have addresses of their own.
+_COUNTRY: Final = "{country:(?!(?:batch|rehash)/)[^/]+}"
 
 
 def vault_app(services: Services, operations: tuple[Operation, ...] = OPERATIONS, hsts: int = 0) -> web.Application:
