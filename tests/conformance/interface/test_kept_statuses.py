@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from proxy.model.builtin import RECORDS
 from proxy.web.api.operation import Takes
 from proxy.web.api.operations import OPERATIONS
 from tests.conformance.interface.kept import R

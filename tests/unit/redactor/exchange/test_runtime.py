@@ -39,12 +39,12 @@ KEPT = rule_text("{match: POST /p, create: p}", fields=("email: {kind: email, ke
 async def test_what_rules_collect_may_stand_among_records():
     one = await desk()
     catalog = await open_catalog(one.vault, lambda error: None, (records_schema(),))
-    runtime = await join(load_text(KEPT), one.vault, one.metrics, catalog)
+    runtime = await join(load_text(KEPT), one.vault, one.metrics, witness(), catalog)
     (joined,) = runtime.joined.values()
     assert isinstance(joined.collection, Hosted)
     assert joined.collection.table == catalog.records("records").collection.table
     assert [declared.origin for declared in catalog.schemas()] == [Origin.BUILTIN]
-    alone = await join(load_text(KEPT), one.vault, one.metrics)  # as a trial of the rules does
+    alone = await join(load_text(KEPT), one.vault, one.metrics, witness())  # as a trial of the rules does
     assert not isinstance(next(iter(alone.joined.values())).collection, Hosted)
 
 
@@ -63,7 +63,7 @@ async def test_rules_do_not_keep_values_in_keys_that_settings_keep_otherwise(key
     )
     await catalog.declare_builtin(records_schema(keys))  # where it is another one than before, a migration to it begins
     with pytest.raises(VaultError) as caught:
-        await join(load_text(KEPT), one.vault, one.metrics, catalog)
+        await join(load_text(KEPT), one.vault, one.metrics, witness(), catalog)
     assert (caught.value.code, caught.value.details[0].source) == (Code.BAD_RULES, "p.email")
     assert word in caught.value.details[0].text
     await catalog.close()
