@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from proxy.cli import (
+    audit,
     check,
     client,
     demo,
@@ -41,6 +42,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "rules": rules.COMMAND,
     "schema": schema.COMMAND,
     "store": store.COMMAND,
+    "audit": audit.COMMAND,
     "import": importing.COMMAND,
     "export": exporting.COMMAND,
 }

@@ -6,7 +6,19 @@ A line is a promise: the statuses are those of the interface specification, oper
 
 from typing import Final
 
-from proxy.web.api import about, clients, environments, files, finding, functions, models, policies, schemas, tokens
+from proxy.web.api import (
+    about,
+    baits,
+    clients,
+    environments,
+    files,
+    finding,
+    functions,
+    models,
+    policies,
+    schemas,
+    tokens,
+)
 from proxy.web.api.operation import Access, Operation, Takes
 from proxy.web.api.popoperations import OPERATIONS as OF_POP
 from proxy.web.api.recordoperations import OPERATIONS as OF_RECORDS
@@ -33,6 +45,7 @@ _FILE: Final = (401, 403, 404, 422, 429)
 _CLIENTS: Final = (400, 401, 403)
 _SCHEMA: Final = "/api/schemas/{schema}"
 _POLICY: Final = "/api/policies/{policy}"
+_BAIT: Final = "/api/models/{schema}/{record_key}/bait"
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("create_record", "POST", _MODEL, models.create_record, 201, _WRITE, abroad=True),
@@ -72,6 +85,9 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation(
         "put_schema", "PUT", _SCHEMA, schemas.put, 200, (*_CLIENTS, 409, 413, 415), access=_ADMIN, query=("dry_run",), also=(201, 202)
     ),
+    Operation("put_bait", "PUT", _BAIT, baits.put, 204, (*_CLIENTS, 404, 422), _NOTHING, _ADMIN),
+    Operation("show_bait", "GET", _BAIT, baits.one, 200, _CLIENTS, _NOTHING, _ADMIN),
+    Operation("remove_bait", "DELETE", _BAIT, baits.remove, 204, (*_CLIENTS, 429), _NOTHING, _ADMIN),
     Operation("list_schemas", "GET", "/api/schemas", schemas.listing, 200, _CLIENTS, _NOTHING, _ADMIN, ("limit", "offset")),
     Operation("show_schema", "GET", _SCHEMA, schemas.one, 200, (*_CLIENTS, 404), _NOTHING, _ADMIN),
     Operation("remove_schema", "DELETE", _SCHEMA, schemas.remove, 204, (*_CLIENTS, 404, 409, 429), _NOTHING, _ADMIN, ("records",)),

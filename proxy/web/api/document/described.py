@@ -4,6 +4,7 @@ from typing import Final
 
 from proxy.web.api.document import (
     about,
+    baits,
     clients,
     environments,
     exporting,
@@ -30,5 +31,6 @@ DESCRIBED: Final[dict[str, Description]] = {
     **clients.DESCRIBED,
     **environments.DESCRIBED,
     **policies.DESCRIBED,
+    **baits.DESCRIBED,
     **about.DESCRIBED,
 }
