@@ -12,13 +12,13 @@ The key of a record is HMAC-SHA-256(data key, label and salt), which is HKDF-Exp
 The associated data is the first five bytes and the caller's context.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from proxy.crypto.prf import Prf, keyed
-from proxy.crypto.randomness import random_bytes
+from proxy.crypto.randomness import random_bytes, random_pieces
 from proxy.crypto.secret import Secret
 from proxy.errors import Code, VaultError
 
@@ -68,6 +68,18 @@ class RecordAead(Secret):
         self.sealings += 1
         key = self._derive(b"%b%b%b" % (_LABEL, salt, _EXPAND))
         return b"%b%b%b" % (head, nonce, AESGCM(key).encrypt(nonce, plain, head + context))
+
+    def seal_new(self, plains: Sequence[bytes], contexts: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
+        """``seal`` for records that are made together, each with a new salt: (salt, sealed body) of each."""
+        count, head, derive = len(plains), self._head, self._derive
+        drawn = random_pieces(2 * count)
+        self.sealings += count
+        made: list[tuple[bytes, bytes]] = []
+        for plain, context, salt, piece in zip(plains, contexts, drawn[:count], drawn[count:], strict=True):
+            nonce = piece[:NONCE_BYTES]
+            key = derive(b"%b%b%b" % (_LABEL, salt, _EXPAND))
+            made.append((salt, b"%b%b%b" % (head, nonce, AESGCM(key).encrypt(nonce, plain, head + context))))
+        return made
 
     def under(self, salt: bytes) -> Seal:
         """``seal`` for one record of which more than one thing is sealed: its key is derived once."""

@@ -29,6 +29,15 @@ class _Pool:
             pieces.extend(_cut(os.urandom(_BLOCK)))
         return pieces.pop()[:length]
 
+    def several(self, count: int) -> list[bytes]:
+        pieces = self._pieces
+        while len(pieces) < count:
+            pieces.extend(_cut(os.urandom(_BLOCK)))
+        first = len(pieces) - count
+        taken = pieces[first:]
+        del pieces[first:]
+        return taken
+
     def clear(self) -> None:
         self._pieces.clear()
 
@@ -40,3 +49,5 @@ _pool = _Pool()
 os.register_at_fork(after_in_child=_pool.clear)
 
 random_bytes = _pool.take
+#: So many pieces of 16 random bytes, for work on many records at once.
+random_pieces = _pool.several

@@ -5,6 +5,7 @@ to another row, or an older body put back, does not open (``VaultError(CANNOT_OP
 """
 
 import struct
+from collections.abc import Iterable, Sequence
 
 from proxy.crypto.aead import RecordAead, Seal
 from proxy.crypto.randomness import random_bytes
@@ -68,6 +69,11 @@ class Sealer:
         """The sealed body of a version of the record with that id and salt, of packed content; nothing else of it is sealed."""
         rid, salt = row
         return self._aead.seal(plain, salt, b"b%b%b" % (self.scope, _numbers(rid, version)))
+
+    def new_bodies(self, rids: Iterable[int], plains: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
+        """Salt and sealed body of new records with these ids, of packed contents: their first versions."""
+        head = b"b%b" % self.scope
+        return self._aead.seal_new(plains, [head + _numbers(rid, 1) for rid in rids])
 
     def open(self, row: Row) -> Content:
         """The values of a row; ``VaultError(CANNOT_OPEN)`` when it was changed, moved or is under another key."""

@@ -19,7 +19,7 @@ def added_up(records: Records, groups: int, fields: Iterable[str]) -> None:
 
 def written(records: Records, made: Sequence[Record], drafts: Sequence[Draft]) -> None:
     """These records were committed, with what the drafts name."""
-    noting.written(records.name, [record.key for record in made], {name for draft in drafts for name in draft.fields})
+    noting.written(records.name, (record.key for record in made), (name for draft in drafts for name in draft.fields))
 
 
 def _names(records: Records) -> list[str]:

@@ -105,18 +105,19 @@ def replacing(
 def _inserts(
     records: Records, drafts: Sequence[Draft], keys: Sequence[bytes], by: str
 ) -> tuple[list[Record], list[Change]]:
-    made: list[Record] = []
+    rids = records.collection.around.sequence.several(len(drafts))
+    rows = records.new_rows(drafts, keys, rids, by)
+    if records.rights.rows:
+        within = Within(records)
+        for row, draft in zip(rows, drafts, strict=True):
+            within.refuse(row, draft.fields, draft.at)
+    hashes, create = records.hashes if records.has_parts else None, Action.CREATE
     changes: list[Change] = []
-    within = Within(records) if records.rights.rows else None
-    collection, has_parts = records.collection, records.has_parts
-    rids, now = collection.around.sequence.several(len(drafts)), collection.clock()
-    for draft, key, rid in zip(drafts, keys, rids, strict=True):
-        fields = draft.fields
-        row = records.row_of(draft, key, (rid, now), by)
-        if within is not None:
-            within.refuse(row, fields, draft.at)
-        changes.append(Insert(row, tuple(records.hashes(fields)) if has_parts else ()))
-        made.append(Record(rid, draft.key, fields, 1, now, now, row.expires_at, Action.CREATE, by))
+    made: list[Record] = []
+    for row, draft in zip(rows, drafts, strict=True):
+        fields, at = draft.fields, row[5]
+        changes.append(Insert(row, tuple(hashes(fields)) if hashes else ()))
+        made.append(Record(row[0], draft.key, fields, 1, at, at, row[7], create, by))
     return made, changes
 
 

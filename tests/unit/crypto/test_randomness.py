@@ -3,7 +3,7 @@ import os
 import pytest
 
 from proxy.crypto import randomness
-from proxy.crypto.randomness import random_bytes
+from proxy.crypto.randomness import random_bytes, random_pieces
 
 
 def test_lengths_are_as_asked_for_and_nothing_repeats() -> None:
@@ -17,6 +17,13 @@ def test_across_the_end_of_a_block_nothing_is_cut_or_handed_out_twice() -> None:
     drawn = [random_bytes(33) for _ in range(1000)]
     assert all(len(item) == 33 for item in drawn)
     assert len(set(drawn)) == 1000
+
+
+def test_pieces_for_many_records_come_across_blocks_and_never_twice() -> None:
+    drawn = [piece for count in (1, 0, 511, 3, 1200, 40) for piece in random_pieces(count)]
+    assert len(drawn) == len(set(drawn)) == 1755
+    assert {len(piece) for piece in drawn} == {16}
+    assert not set(drawn) & set(randomness._pool._pieces)
 
 
 def test_bytes_that_were_handed_out_leave_the_block() -> None:

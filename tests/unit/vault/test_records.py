@@ -128,16 +128,25 @@ async def test_what_the_proxy_has_collected_is_read_as_a_record() -> None:
     assert Records(collection).of_rules
 
 
-async def test_a_row_of_a_draft_is_a_row_with_every_field_of_its_own() -> None:
+async def test_new_rows_have_every_field_of_their_own_alone_and_together() -> None:
     made = await records()
-    for expires in (UNSET, None, 9_000_000_000_000):
-        row = made.row_of(
-            Draft("c1", FIELDS, expires), made.collection.key_hash("c1"), (7, 1_600_000_000_000), "client"
-        )
-        like = Row(
-            7, made.collection.key_hash("c1"), None, State.LIVE, 1, 1_600_000_000_000, 1_600_000_000_000,
-            None if expires is UNSET else expires, row.salt, row.body, made.cells(FIELDS),
-        )  # fmt: skip
-        assert row == like
-        assert type(row) is Row
-        assert made.open(row).fields == FIELDS
+    drafts = [
+        Draft(f"c{number}", {**FIELDS, "id": f"c{number}"}, expires)
+        for number, expires in enumerate((UNSET, None, 0, 9_000_000_000_000))
+    ]
+    keys = [made.collection.key_hash(draft.key or "") for draft in drafts]
+    alone = [
+        made.new_rows([draft], [key], [rid], "client")[0]
+        for rid, (draft, key) in enumerate(zip(drafts, keys, strict=True), 7)
+    ]
+    now = made.collection.clock()
+    for rows in (alone, made.new_rows(drafts, keys, range(7, 11), "client")):
+        for rid, (row, draft, key) in enumerate(zip(rows, drafts, keys, strict=True), 7):
+            expires = None if draft.expires_at is UNSET else draft.expires_at
+            cells = made.cells(draft.fields)
+            assert row == Row(rid, key, None, State.LIVE, 1, now, now, expires, row.salt, row.body, cells)
+            assert type(row) is Row
+            opened = made.open(row)
+            assert (opened.fields, opened.by, opened.action) == (draft.fields, "client", Action.CREATE)
+        assert len({row.salt for row in rows}) == len(rows)
+    assert made.new_rows([], [], [], "client") == []

@@ -64,3 +64,15 @@ def test_a_staged_body_opens_as_staged_alone() -> None:
         made.open(sealed._replace(body=staged.body, version=3))
     with pytest.raises(VaultError):
         made.open_staged(staged._replace(sid=4), sealed.salt)
+
+
+def test_bodies_that_are_made_together_open_as_first_versions_of_their_own_records() -> None:
+    made = sealer(Keyset.create("test"))
+    rows = [
+        Row(rid, b"k" * 16, None, State.LIVE, 1, 0, 0, None, salt, body)
+        for rid, (salt, body) in zip((7, 8), made.new_bodies((7, 8), [b"one", b"two"]), strict=True)
+    ]
+    assert [made.open_plain(row) for row in rows] == [b"one", b"two"]
+    for other in (rows[0]._replace(rid=8), rows[0]._replace(version=2), rows[0]._replace(salt=rows[1].salt)):
+        with pytest.raises(VaultError):
+            made.open_plain(other)
