@@ -16,7 +16,7 @@ from proxy.auth.clients import Made
 from proxy.auth.service import TokenService
 from proxy.clock import Clock, system_clock
 from proxy.composition.access import keep_keys, open_access
-from proxy.composition.asking import acl_client, acl_context
+from proxy.composition.asking import asking, check_asking
 from proxy.composition.audit import open_audit, unwitnessed
 from proxy.composition.doors import doors
 from proxy.composition.files import check_files, open_files
@@ -135,7 +135,7 @@ def check_store(settings: Settings) -> None:
 def check_upstream(settings: Settings, rules: RuleSet | None) -> None:
     """Raise what a start would say of the ways to the applications; ``rules`` where they are in order."""
     ways(settings)
-    acl_context(settings)
+    check_asking(settings)
     if rules is not None:
         _refuse_strangers(settings, rules)
 
@@ -236,7 +236,7 @@ async def running(
         parts = {**guard.checks(), **ins.checks()}
         checks = {"rules": reloader.check, "vault": vault_check(vault), "audit": audit.check, **parts}
         services = interface(settings, realm, Around(auth, metrics, guard, audit.interface))
-        services.acl = await stack.enter_async_context(acl_client(settings, metrics))
+        await stack.enter_async_context(asking(services, settings, metrics, clock))
         stack.push_async_callback(services.functions.close)
         started.interface = await stack.enter_async_context(
             listen("vault", settings.listen.vault, vault_app(services, hsts=ins.hsts), ins.vault_connection)

@@ -71,6 +71,7 @@ class Code(enum.StrEnum):
     FUNCTION_FAILED = "function_failed"  #: a resident function raised, or answered what is not JSON
     FUNCTION_LIMIT = "function_limit"  #: a resident function took more time or memory than it may
 
+    ISSUER_UNREACHABLE = "issuer_unreachable"  #: the external issuer of access tokens cannot be asked
     FILTER_ENDPOINT_WRONG = (
         "filter_endpoint_wrong"  #: the filter endpoint of a policy cannot be reached, or answers what it may not
     )

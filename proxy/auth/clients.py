@@ -21,6 +21,7 @@ from proxy.storage.base import Store
 
 _SHARDS: Final = 64
 _NAME: Final = 128  # characters of a client's name
+_EXTERNAL: Final = 256  # characters of an id that somebody else gives
 _TRIES: Final = 5
 
 
@@ -36,6 +37,7 @@ class Client(msgspec.Struct, frozen=True):
     version: int = 1  #: of the secret; a token is valid for the version it was issued under
     disabled: bool = False
     policies: tuple[str, ...] = ()  #: by name; none: everything in its environment
+    external: str | None = None  #: the id that an external issuer gives it; such a client has no secret here
 
 
 class Made(NamedTuple):
@@ -65,6 +67,7 @@ class Clients:
         self._passwords = passwords
         self._clock = clock
         self._known: dict[str, Client] = {}
+        self._registered: dict[str, dict[str, str]] = {}  # ids by environment, by the id of the external issuer
         self._writing = asyncio.Lock()
         self._shards: dict[str, list[_Shard]] = {}  # by environment
 
@@ -95,6 +98,10 @@ class Clients:
         """The client of that id, as it is now."""
         return self._known.get(ident)
 
+    def registered(self, external: str) -> list[Client]:
+        """The clients to which an external issuer gives that id: one in each environment at most."""
+        return [self._known[ident] for ident in self._registered.get(external, {}).values()]
+
     def listed(self) -> list[Client]:
         """All of them, oldest first."""
         return sorted(self._known.values(), key=lambda client: (client.created_at, client.id))
@@ -103,23 +110,47 @@ class Clients:
         """How many clients of an environment are under that policy."""
         return sum(client.environment == environment and policy in client.policies for client in self._known.values())
 
-    async def create(self, name: str, environment: str, *, admin: bool, policies: Sequence[str] = ()) -> Made:
-        """A new client under policies that there are. Raises ``VaultError(INVALID_INPUT)`` for a name that is none, or an unknown environment."""
-        faults = self._faults(name, environment)
+    async def create(
+        self,
+        name: str,
+        environment: str,
+        *,
+        admin: bool,
+        policies: Sequence[str] = (),
+        external: str | None = None,
+    ) -> Made:
+        """A new client under policies that there are; ``external``: one of an external issuer, which gets no secret.
+
+        Raises ``VaultError``: INVALID_INPUT for a name that is none, or an unknown environment; CONFLICT for an external id that
+        is registered in that environment already.
+        """
+        faults = self._faults(name, environment, external)
         if faults:
             raise VaultError(Code.INVALID_INPUT, "The client cannot be made as described.", tuple(faults))
-        secret, stored = await self._passwords.made()
-        client = Client(
-            new_ident(), name, environment, admin, stored, self._clock(), policies=tuple(dict.fromkeys(policies))
-        )
-        return Made(await self._put(environment, client.id, lambda _: client), secret)
+        secret, stored = await self._passwords.made() if external is None else ("", "")
+        under = tuple(dict.fromkeys(policies))
+        client = Client(new_ident(), name, environment, admin, stored, self._clock(), policies=under, external=external)
+
+        def made(_: Client | None) -> Client:
+            if external is not None and environment in self._registered.get(external, {}):
+                detail = Detail("/external_id", "Another client of this environment has this id.")
+                raise VaultError(Code.CONFLICT, "The client is registered already.", (detail,))
+            return client
+
+        return Made(await self._put(environment, client.id, made), secret)
 
     async def renew(self, ident: str) -> Made:
         """Give a client a new secret; the old one and every token issued for it end. Raises ``VaultError(NOT_FOUND)``.
 
-        A disabled client stays disabled, so ``VaultError(CONFLICT)``: it would be a secret for nothing.
+        A disabled client stays disabled, so ``VaultError(CONFLICT)``: it would be a secret for nothing. So would be one of a client
+        of an external issuer.
         """
-        environment = _there(self._known.get(ident)).environment
+        known = _there(self._known.get(ident))
+        environment = known.environment
+        if known.external is not None:
+            raise VaultError(
+                Code.CONFLICT, "The client gets its tokens from the external issuer, and has no secret here."
+            )
         secret, stored = await self._passwords.made()
 
         def changed(client: Client | None) -> Client:
@@ -146,10 +177,12 @@ class Clients:
 
         await self._change(environment, ident, without)
 
-    def _faults(self, name: str, environment: str) -> list[Detail]:
+    def _faults(self, name: str, environment: str, external: str | None) -> list[Detail]:
         faults = []
         if not (0 < len(name) <= _NAME and name.isprintable() and name.strip()):
             faults.append(Detail("/name", f"must be 1 to {_NAME} printable characters"))
+        if external is not None and not (0 < len(external) <= _EXTERNAL and external.isprintable()):
+            faults.append(Detail("/external_id", f"must be 1 to {_EXTERNAL} printable characters"))
         if environment not in self._shards:
             known = ", ".join(sorted(self._shards))
             faults.append(Detail("/environment_id", f"there is no environment of that name: there is {known}"))
@@ -195,8 +228,13 @@ class Clients:
 
     def _install(self, shard: _Shard, clients: dict[str, Client]) -> None:
         for ident in shard.clients.keys() - clients.keys():
-            del self._known[ident]
+            gone = self._known.pop(ident)
+            if gone.external is not None:
+                self._registered[gone.external].pop(gone.environment, None)
         self._known.update(clients)
+        for client in clients.values():
+            if client.external is not None:
+                self._registered.setdefault(client.external, {})[client.environment] = client.id
         shard.clients = clients
 
 

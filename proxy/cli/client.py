@@ -24,6 +24,14 @@ def create(arguments: Arguments) -> int:
     """Make a client and print its secret, this once."""
     settings = load(arguments.config, os.environ)
     made = _run(_create(settings, arguments))
+    if arguments.external is not None:
+        data = {
+            "environment_id": made.client.environment,
+            "client_id": made.client.id,
+            "external_id": arguments.external,
+        }
+        output.show(data, f"Registered the client {arguments.external} of the external issuer.", as_json=arguments.json)
+        return OK
     data = told(settings, made)
     output.show(data, as_text("Made the client.", data), as_json=arguments.json)
     return OK
@@ -106,7 +114,11 @@ async def _create(settings: Settings, arguments: Arguments) -> "Made":
     async with _opened(settings) as (clients, policies):
         _check_policies(policies, arguments)
         return await clients.create(
-            arguments.name, arguments.environment, admin=arguments.admin, policies=arguments.policy
+            arguments.name,
+            arguments.environment,
+            admin=arguments.admin,
+            policies=arguments.policy,
+            external=arguments.external,
         )
 
 
@@ -145,6 +157,7 @@ def _shown(client: "Client") -> dict[str, Any]:
         "policies": list(client.policies),
         "disabled": client.disabled,
         "created_at": to_wire(client.created_at),
+        **({} if client.external is None else {"external_id": client.external}),
     }
 
 
@@ -164,6 +177,7 @@ def _create_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="an access policy that it is under, as `domicile policy list` shows it; may be said several times (default: none, it may do everything)",
     )
+    parser.add_argument("--external", metavar="ID", help="it gets its tokens from the external issuer, under this id")
     parser.add_argument("name", metavar="NAME", help="what people call it, e.g. the name of the application")
 
 

@@ -1,29 +1,77 @@
-"""Who is asked about access outside of this program: the filter endpoints of access policies."""
+"""Who is asked about access outside of this program: filter endpoints of access policies, and an external issuer of tokens."""
 
 import ssl
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Final
 
+from proxy.auth.external import ByIntrospection, ByKeys, Expected, External
+from proxy.clock import Clock
+from proxy.composition.secrets import read_secret
 from proxy.config import Settings
 from proxy.errors import Code, Detail, VaultError
 from proxy.telemetry.metrics import Metrics
 from proxy.web.acl_client import AclClient
+from proxy.web.api.access import bearer
+from proxy.web.api.operation import Services
+from proxy.web.issuer_client import IssuerClient
+from proxy.web.outbound import Outbound
 from proxy.web.upstream.tls import client_context
 
+#: Seconds within which the issuer has to answer.
+_ISSUER: Final = 5.0
 
-def acl_client(settings: Settings, metrics: Metrics) -> AclClient:
-    """What asks filter endpoints, to be entered. Raises ``VaultError`` (BAD_SETTINGS) if the file with authorities cannot be used."""
+
+@asynccontextmanager
+async def asking(services: Services, settings: Settings, metrics: Metrics, clock: Clock) -> AsyncIterator[None]:
+    """Let the services ask whom the settings name. Raises ``VaultError`` (BAD_SETTINGS) for files that cannot be used."""
 
     def observe(outcome: str) -> None:
         metrics.cell("domicile_acl_requests_total", outcome).value += 1
 
-    return AclClient(settings.acl.timeout / 1000, acl_context(settings), observe)
+    async with AsyncExitStack() as stack:
+        endpoints = Outbound(settings.acl.timeout / 1000, _context(settings.acl.authorities, "acl.authorities"))
+        services.acl = AclClient(await stack.enter_async_context(endpoints), observe)
+        if settings.auth.issuer is not None:
+            context = _context(settings.auth.issuer_authorities, "auth.issuer_authorities")
+            outbound = await stack.enter_async_context(Outbound(_ISSUER, context))
+            services.access = bearer(services.auth.tokens, external(services, settings, outbound, clock))
+        yield
 
 
-def acl_context(settings: Settings) -> ssl.SSLContext:
-    """What vouches for filter endpoints; raises as ``acl_client``."""
+def external(services: Services, settings: Settings, outbound: Outbound, clock: Clock) -> External:
+    """What knows whom tokens of the external issuer stand for; raises as ``asking``."""
+    given = settings.auth
+    if given.issuer is None:
+        raise ValueError("the settings name no external issuer")
+    secret = None
+    if given.introspection_credentials is not None:
+        secret = read_secret(given.introspection_credentials, "auth.introspection_credentials")
+    client = IssuerClient(outbound, given.issuer.url, secret)
+    issuer = ByKeys(client.keys, clock) if given.issuer.how == "jwks" else ByIntrospection(client.introspect, clock)
+    audience = _among(given.issuer_audiences) if given.issuer_audiences else services.auth.audiences.meets
+    expected = Expected(given.issuer_name, audience, given.environment_claim, given.client_claim)
+    return External(issuer, services.auth.clients, expected, clock)
+
+
+def check_asking(settings: Settings) -> None:
+    """Raise what a start would say of the files for what is asked outside."""
+    _context(settings.acl.authorities, "acl.authorities")
+    if settings.auth.issuer is not None:
+        _context(settings.auth.issuer_authorities, "auth.issuer_authorities")
+    if settings.auth.introspection_credentials is not None:
+        read_secret(settings.auth.introspection_credentials, "auth.introspection_credentials")
+
+
+def _among(names: Sequence[str]) -> Callable[[Sequence[str]], bool]:
+    return lambda named: any(name in names for name in named)
+
+
+def _context(authorities: Path | None, setting: str) -> ssl.SSLContext:
     try:
-        return client_context(settings.acl.authorities)
+        return client_context(authorities)
     except VaultError as error:
-        faults = tuple(Detail("acl.authorities", detail.text) for detail in error.details)
-        raise VaultError(
-            Code.BAD_SETTINGS, "The file for filter endpoints at https:// cannot be used.", faults
-        ) from None
+        faults = tuple(Detail(setting, detail.text) for detail in error.details)
+        text = "The file with authorities for https:// cannot be used."
+        raise VaultError(Code.BAD_SETTINGS, text, faults) from None

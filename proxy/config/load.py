@@ -111,6 +111,12 @@ def _together(values: Mapping[str, Any], given: Mapping[str, Given]) -> list[Det
             "listen.proxy_protocol counts only from trusted_proxies, and none is named: name the proxies in front there"
         )
         faults.append(Detail(given["listen.proxy_protocol"].place, text))
+    issuer = values.get("auth.issuer")
+    if issuer is not None and issuer.how == "jwks" and values.get("auth.issuer_name", "") is None:
+        text = (
+            "tokens are verified by keys that may be those of other issuers, too: name this one with auth.issuer_name"
+        )
+        faults.append(Detail(given["auth.issuer"].place, text))
     faults += _firewall(values, given)
     faults += _callers_tls(values, given)
     faults += _tls("upstream", values, given)

@@ -103,12 +103,33 @@ class Keys:
         return f"env:{self.place}" if self.source == "env" else f"file://{urllib.parse.quote(self.place)}"
 
 
+class Secret(NamedTuple):
+    """Where a secret is."""
+
+    source: Literal["env", "file"]
+    place: str
+
+
+class Issuer(NamedTuple):
+    """How an external issuer of access tokens is asked, and where."""
+
+    how: Literal["jwks", "introspection"]
+    url: str
+
+
 @dataclass(frozen=True, slots=True)
 class Auth:
     """Access to the vault's own interface."""
 
     token_lifetime: int  #: seconds
     audiences: tuple[str, ...]  #: addresses that are ours; empty: those of the listener
+    issuer: Issuer | None  #: one beside the embedded one
+    issuer_name: str | None  #: what its tokens have as ``iss``
+    issuer_audiences: tuple[str, ...]  #: what its tokens call us; empty: as ``audiences``
+    issuer_authorities: Path | None  #: who may vouch for it; ``None``: the authorities of the machine
+    introspection_credentials: Secret | None  #: ours at the issuer: id, colon, secret
+    environment_claim: str | None  #: names the environment; ``None``: that of the client
+    client_claim: str
 
 
 class Syslog(NamedTuple):

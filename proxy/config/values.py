@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from proxy.auth.audiences import origin
-from proxy.config.settings import Address, Files, Keys, Network, Store, Syslog
+from proxy.config.settings import Address, Files, Issuer, Keys, Network, Secret, Store, Syslog
 
 #: A reader of one setting.
 Reader = Callable[[str], Any]
@@ -278,3 +278,58 @@ def _whole_path(place: str) -> Path:
     if bare.endswith("/"):
         raise ValueError("this names a folder where a file is needed")
     return Path("/" + bare)
+
+
+def issuer(text: str) -> Issuer | None:
+    """``embedded``, or how an external issuer of access tokens is asked, and where."""
+    if text == "embedded":
+        return None
+    how, _, url = text.partition(":")
+    if how not in ("jwks", "introspection"):
+        raise ValueError("this is neither embedded, nor does it begin with jwks: or introspection:")
+    return Issuer("jwks" if how == "jwks" else "introspection", endpoint(url))
+
+
+def endpoint(text: str) -> str:
+    """An address at https://; at http:// only on this machine."""
+    parts = urllib.parse.urlsplit(text)
+    good = text.isascii() and text.isprintable() and " " not in text and not parts.fragment and "@" not in parts.netloc
+    if not good or not parts.hostname or parts.scheme not in ("http", "https"):
+        raise ValueError("this is not an address at https://")
+    if parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
+        raise ValueError("http:// is for this machine alone: what is asked over a network has to be at https://")
+    return text
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Texts with commas between them, none of them empty."""
+    found = _items(text)
+    if not all(item.isprintable() and item for item in found):
+        raise ValueError("an item is empty, or cannot be printed")
+    return tuple(found)
+
+
+def word_or_none(text: str) -> str | None:
+    """A text, or ``none``."""
+    if not text or not text.isprintable():
+        raise ValueError("this is no text")
+    return None if text == "none" else text
+
+
+def claim(text: str) -> str:
+    """The name of a claim of a token."""
+    if not text or not text.isprintable() or " " in text:
+        raise ValueError("this is no name")
+    return text
+
+
+def secret(text: str) -> Secret | None:
+    """Where a secret is, which never stands in the settings itself: ``none``, ``env:NAME`` or ``file:///path``."""
+    if text == "none":
+        return None
+    source, _, place = text.partition(":")
+    if source == "env" and place.isidentifier():
+        return Secret("env", place)
+    if source == "file" and place.startswith("///"):
+        return Secret("file", str(_whole_path(place)))
+    raise ValueError("this is neither none, nor env: and the name of a variable, nor file:/// and the path of a file")

@@ -60,6 +60,7 @@ STATUS: Final[Mapping[Code, int]] = MappingProxyType(
         Code.UNKNOWN_FUNCTION: 400,
         Code.FUNCTION_FAILED: 500,
         Code.FUNCTION_LIMIT: 503,
+        Code.ISSUER_UNREACHABLE: 503,
         Code.FILTER_ENDPOINT_WRONG: 502,
         Code.FILTER_ENDPOINT_LATE: 504,
         Code.UPSTREAM_UNREACHABLE: 502,

@@ -5,6 +5,7 @@ from typing import Final
 
 from aiohttp import web
 
+from proxy.auth.external import External
 from proxy.auth.tokens import Tokens
 from proxy.errors import Code, VaultError
 from proxy.model.access import Principal
@@ -12,8 +13,8 @@ from proxy.model.access import Principal
 _CHALLENGE: Final = 'Bearer realm="domicile"'
 
 
-def bearer(tokens: Tokens) -> Callable[[web.Request], Awaitable[Principal]]:
-    """The check of every guarded operation: whom the token of a request stands for.
+def bearer(tokens: Tokens, external: External | None = None) -> Callable[[web.Request], Awaitable[Principal]]:
+    """The check of every guarded operation: whom the token of a request stands for, which we or an ``external`` issuer made.
 
     Raises ``VaultError`` (UNAUTHORIZED) with the challenge of RFC 6750 section 3, or (BAD_REQUEST) for two tokens at once.
     """
@@ -25,12 +26,26 @@ def bearer(tokens: Tokens) -> Callable[[web.Request], Awaitable[Principal]]:
         scheme, _, token = sent[0].partition(" ") if sent else ("", "", "")
         if scheme.lower() != "bearer":
             raise _refused(Code.UNAUTHORIZED, "An access token is needed: ask for one at /oauth2/token.")
+        token = token.strip(" ")
         try:
-            return tokens.principal(token.strip(" "))
+            return tokens.principal(token) if external is None else await _either(token, tokens, external)
         except VaultError as error:
+            if error.code is not Code.UNAUTHORIZED:
+                raise
             raise _refused(error.code, error.message, "invalid_token") from None
 
     return access
+
+
+async def _either(token: str, tokens: Tokens, external: External) -> Principal:
+    """Whom a token stands for, whoever made it; one of the issuer's that is remembered costs a look-up."""
+    found = external.remembered(token)
+    if found is not None:
+        return found
+    try:
+        return tokens.principal(token)
+    except VaultError:
+        return await external.principal(token)
 
 
 def not_admin(text: str = "This operation needs a client with the scope admin.") -> VaultError:

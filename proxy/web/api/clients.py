@@ -15,10 +15,13 @@ _log = logs.logger("access")
 
 async def create(call: Call) -> Answer:
     """A new client; its secret is told here and never again."""
-    known = ("name", "environment_id", "admin", "policies")
+    known = ("name", "environment_id", "admin", "policies", "external_id")
     content = shapes.members(call.content, known, ("name", "environment_id"))
     name, environment, admin = content["name"], content["environment_id"], content.get("admin", False)
     faults = [Detail(f"/{member}", "Has to be a string.") for member in _TEXTS if not isinstance(content[member], str)]
+    external = content.get("external_id")
+    if external is not None and not isinstance(external, str):
+        faults.append(Detail("/external_id", "Has to be a string."))
     if not isinstance(admin, bool):
         faults.append(Detail("/admin", "Has to be true or false."))
     if isinstance(environment, str) and not sees(call, environment):
@@ -27,9 +30,10 @@ async def create(call: Call) -> Answer:
     faults += _policy_faults(policies, call.services.spaces.get(environment) if not faults else None)
     if faults:
         raise VaultError(Code.INVALID_INPUT, "The client cannot be made as described.", tuple(faults))
-    made = await call.services.auth.clients.create(name, environment, admin=admin, policies=policies)
+    made = await call.services.auth.clients.create(name, environment, admin=admin, policies=policies, external=external)
     _log.info("a client was made", client=made.client.id)
-    return wire.answer(201, {"client_id": made.client.id, "client_secret": made.secret})
+    proof = {} if external is not None else {"client_secret": made.secret}
+    return wire.answer(201, {"client_id": made.client.id, **proof})
 
 
 async def listing(call: Call) -> Answer:
@@ -69,6 +73,7 @@ def shown(client: Client) -> dict[str, Any]:
         "policies": list(client.policies),
         "disabled": client.disabled,
         "created_at": to_wire(client.created_at),
+        **({} if client.external is None else {"external_id": client.external}),
     }
 
 

@@ -72,7 +72,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("introspect", "POST", "/oauth2/introspect", tokens.introspect, 200, _OAUTH, _FORM, _OPEN, refuse=tokens.refuse),
     Operation("jwks", "GET", "/oauth2/jwks", tokens.jwks, 200, (400,), _NOTHING, _OPEN, quiet=True),
     Operation("metadata", "GET", "/.well-known/oauth-authorization-server", tokens.metadata, 200, (400,), _NOTHING, _OPEN, quiet=True),
-    Operation("create_client", "POST", "/api/clients", clients.create, 201, (*_CLIENTS, 413, 415, 429), access=_ADMIN),
+    Operation("create_client", "POST", "/api/clients", clients.create, 201, (*_CLIENTS, 409, 413, 415, 429), access=_ADMIN),
     Operation("list_clients", "GET", "/api/clients", clients.listing, 200, _CLIENTS, _NOTHING, _ADMIN, ("limit", "offset", "environment_id")),
     Operation("show_client", "GET", "/api/clients/{client_id}", clients.one, 200, (*_CLIENTS, 404), _NOTHING, _ADMIN),
     Operation("remove_client", "DELETE", "/api/clients/{client_id}", clients.remove, 204, (*_CLIENTS, 404, 429), _NOTHING, _ADMIN),

@@ -1,28 +1,67 @@
+import dataclasses
+from collections.abc import AsyncIterator
+
 import pytest
 
-from proxy.composition.asking import acl_client
+from proxy.clock import ManualClock
+from proxy.composition.asking import asking, check_asking
 from proxy.config import load
 from proxy.errors import Code, VaultError
 from proxy.telemetry.metrics import Metrics
+from proxy.web.api.operation import Services
+from tests.support.api import services
+from tests.support.auth import office
 from tests.support.rawserver import RawServer, says, silent
 from tests.unit.web.test_acl_client import BODY, whole
 
 
-async def test_questions_are_counted_and_take_as_long_as_the_settings_allow():
-    metrics = Metrics()
-    patient = acl_client(load(None, {}), metrics)
-    hasty = acl_client(load(None, {"DOMICILE__ACL__TIMEOUT": "50ms"}), metrics)
-    async with patient, hasty, RawServer(says(whole())) as good, RawServer(silent()) as slow:
-        assert await patient.ask(good.url, "t", b"{}") == BODY
-        with pytest.raises(VaultError) as caught:
-            await hasty.ask(slow.url, "t", b"{}")
+@pytest.fixture
+async def here() -> AsyncIterator[Services]:
+    async with office() as made:
+        yield services(auth=made.service)
+
+
+async def test_questions_are_counted_and_take_as_long_as_the_settings_allow(here):
+    metrics, hurried = Metrics(), dataclasses.replace(here)
+    settings = load(None, {"DOMICILE__ACL__TIMEOUT": "50ms"})
+    async with RawServer(says(whole())) as good, RawServer(silent()) as slow:
+        async with asking(here, load(None, {}), metrics, ManualClock()):
+            assert here.acl is not None
+            assert await here.acl.ask(good.url, "t", b"{}") == BODY
+        async with asking(hurried, settings, metrics, ManualClock()):
+            assert hurried.acl is not None
+            with pytest.raises(VaultError) as caught:
+                await hurried.acl.ask(slow.url, "t", b"{}")
     assert caught.value.code is Code.FILTER_ENDPOINT_LATE
-    assert {outcome: metrics.cell("domicile_acl_requests_total", outcome).value for outcome in ("answered", "late")} == {
-        "answered": 1, "late": 1,
-    }  # fmt: skip
+    counted = {outcome: metrics.cell("domicile_acl_requests_total", outcome).value for outcome in ("answered", "late")}
+    assert counted == {"answered": 1, "late": 1}
 
 
-def test_authorities_that_cannot_be_read_are_told(tmp_path):
+async def test_without_an_external_issuer_access_is_as_it_was(here):
+    before = here.access
+    async with asking(here, load(None, {}), Metrics(), ManualClock()):
+        assert here.access is before
+    given = {"AUTH__ISSUER": "jwks:http://127.0.0.1:9/keys", "AUTH__ISSUER_NAME": "me"}
+    async with asking(
+        here, load(None, {f"DOMICILE__{name}": text for name, text in given.items()}), Metrics(), ManualClock()
+    ):
+        assert here.access is not before
+
+
+@pytest.mark.parametrize(
+    ("given", "source"),
+    [
+        ({"ACL__AUTHORITIES": "/nowhere.pem"}, "acl.authorities"),
+        ({"AUTH__ISSUER": "introspection:https://a.example/", "AUTH__ISSUER_AUTHORITIES": "/nowhere.pem"}, "auth.issuer_authorities"),
+        ({"AUTH__ISSUER": "introspection:https://a.example/", "AUTH__INTROSPECTION_CREDENTIALS": "env:NOWHERE"}, "auth.introspection_credentials"),
+    ],
+)  # fmt: skip
+async def test_files_and_secrets_that_cannot_be_read_are_told(here, given, source):
+    settings = load(None, {f"DOMICILE__{name}": text for name, text in given.items()})
+    with pytest.raises(VaultError) as checked:
+        check_asking(settings)
     with pytest.raises(VaultError) as caught:
-        acl_client(load(None, {"DOMICILE__ACL__AUTHORITIES": str(tmp_path / "none.pem")}), Metrics())
-    assert (caught.value.code, caught.value.details[0].source) == (Code.BAD_SETTINGS, "acl.authorities")
+        async with asking(here, settings, Metrics(), ManualClock()):
+            pass
+    assert {error.value.code for error in (checked, caught)} == {Code.BAD_SETTINGS}
+    assert [error.value.details[0].source for error in (checked, caught)] == [source] * 2

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.web import acl_client
+from proxy.web import outbound
 from proxy.web.acl_client import AclClient
+from proxy.web.outbound import Outbound
 from proxy.web.upstream.tls import client_context
 from tests.support.certificates import Authority
 from tests.support.patience import PATIENCE
@@ -30,7 +31,8 @@ class Asked:
 
     def __init__(self, timeout: float = PATIENCE, context: ssl.SSLContext | None = None) -> None:
         self.outcomes = Counter[str]()
-        self.client = AclClient(timeout, context or client_context(), lambda outcome: self.outcomes.update((outcome,)))
+        self.outbound = Outbound(timeout, context or client_context())
+        self.client = AclClient(self.outbound, lambda outcome: self.outcomes.update((outcome,)))
 
     async def of(self, server: RawServer, path: str = "/allowed?x=1") -> bytes:
         return await self.client.ask(server.url + path, "tok.en", b'{"question": 1}')
@@ -39,7 +41,7 @@ class Asked:
 async def fault(behaviour: Behaviour, seconds: float = PATIENCE) -> VaultError:
     """What comes of a question to such a server."""
     asked = Asked(seconds)
-    async with RawServer(behaviour) as server, asked.client:
+    async with RawServer(behaviour) as server, asked.outbound:
         with pytest.raises(VaultError) as caught:
             await asked.of(server)
     assert asked.outcomes.total() == 1
@@ -48,7 +50,7 @@ async def fault(behaviour: Behaviour, seconds: float = PATIENCE) -> VaultError:
 
 async def test_the_question_goes_there_as_it_is_with_the_token_of_the_person():
     asked = Asked()
-    async with RawServer(says(whole())) as server, asked.client:
+    async with RawServer(says(whole())) as server, asked.outbound:
         assert await asked.of(server) == BODY
         (sent,) = server.requests
     assert sent.start == b"POST /allowed?x=1 HTTP/1.1"
@@ -63,7 +65,7 @@ async def test_the_question_goes_there_as_it_is_with_the_token_of_the_person():
 
 async def test_connections_are_used_again_and_cookies_are_not_kept():
     asked = Asked()
-    async with RawServer(says(whole(BODY, b"Set-Cookie: a=b"))) as server, asked.client:
+    async with RawServer(says(whole(BODY, b"Set-Cookie: a=b"))) as server, asked.outbound:
         for _ in range(3):
             await asked.of(server)
         assert len(server.wires) == 1
@@ -72,7 +74,7 @@ async def test_connections_are_used_again_and_cookies_are_not_kept():
 
 async def test_a_kept_connection_that_was_closed_meanwhile_is_no_fault():
     asked = Asked()
-    async with RawServer(once_then_closes(whole())) as server, asked.client:
+    async with RawServer(once_then_closes(whole())) as server, asked.outbound:
         for _ in range(3):
             assert await asked.of(server) == BODY
 
@@ -102,7 +104,7 @@ async def test_whatever_is_not_a_whole_answer_is_wrong(behaviour):
 
 
 async def test_an_answer_without_an_end_is_cut_off(monkeypatch):
-    monkeypatch.setattr(acl_client, "LARGEST", 100_000)
+    monkeypatch.setattr(outbound, "LARGEST", 100_000)
 
     async def endless(wire, server):
         await server.read(wire)
@@ -127,7 +129,7 @@ async def test_who_is_not_there_is_wrong():
     asked = Asked()
     async with RawServer(silent()) as server:
         pass
-    async with asked.client:
+    async with asked.outbound:
         for url in (server.url, "http://no-such-host.invalid/"):
             with pytest.raises(VaultError) as caught:
                 await asked.client.ask(url, "t", b"{}")
@@ -147,7 +149,7 @@ async def test_a_certificate_has_to_hold(tmp_path: Path):
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         tls.load_cert_chain(pair.certificate, pair.key)
         asked = Asked(context=trusting)
-        async with RawServer(says(whole()), tls) as server, asked.client:
+        async with RawServer(says(whole()), tls) as server, asked.outbound:
             if good:
                 assert await asked.of(server) == BODY
                 continue
@@ -165,14 +167,14 @@ def made(folder: Path, *names: str) -> list[str]:
 
 async def test_many_questions_at_once_are_all_answered():
     asked = Asked()
-    async with RawServer(says(whole())) as server, asked.client:
+    async with RawServer(says(whole())) as server, asked.outbound:
         assert await asyncio.gather(*(asked.of(server) for _ in range(250))) == [BODY] * 250
         assert len(server.wires) <= 100
 
 
 async def test_proxies_of_the_environment_are_not_used(monkeypatch):
     asked = Asked()
-    async with RawServer(says(whole())) as server, RawServer(says(whole())) as other, asked.client:
+    async with RawServer(says(whole())) as server, RawServer(says(whole())) as other, asked.outbound:
         monkeypatch.setenv("http_proxy", other.url)
         monkeypatch.setenv("HTTP_PROXY", other.url)
         await asked.of(server)

@@ -28,6 +28,7 @@ _SHOWN: Final[Json] = closed(
         "policies": array(string(), description="The access policies it is under; none: everything in its environment."),
         "disabled": {"type": "boolean", "description": "Gets no tokens."},
         "created_at": INSTANT,
+        "external_id": string("Of a client of an external issuer: the id that it has there."),
     },
     "client_id", "name", "environment_id", "admin", "policies", "disabled", "created_at",
 )  # fmt: skip
@@ -120,10 +121,17 @@ DESCRIBED: Final[dict[str, Description]] = {
                 "policies": array(
                     string("The name of a policy."), maxItems=32, description="The access policies it is under; none: everything in its environment."
                 ),
+                "external_id": string(
+                    "For a client that gets its tokens from the external issuer (`auth.issuer`): the id that it has there.",
+                    minLength=1, maxLength=256,
+                ),
             },
             "name", "environment_id",
         ),
-        closed({"client_id": string("Identifies it."), "client_secret": string("Proves it.")}, "client_id", "client_secret"),
+        closed(
+            {"client_id": string("Identifies it."), "client_secret": string("Proves it; a client of an external issuer has none here.")},
+            "client_id",
+        ),
         (
             Example(
                 "A client of an application", 201, body={"name": "crm", "environment_id": "default"},
@@ -132,6 +140,10 @@ DESCRIBED: Final[dict[str, Description]] = {
             Example(
                 "A client under a policy", 201, body={"name": "help desk", "environment_id": "default", "policies": ["{policy}"]},
                 answer={"client_id": _ID, "client_secret": "…"},
+            ),
+            Example(
+                "A client of the external issuer", 201,
+                body={"name": "crm", "environment_id": "default", "external_id": "0oa3crm"}, answer={"client_id": _ID},
             ),
         ),
         "What the client proves itself with.",

@@ -56,6 +56,20 @@ async def test_a_client_that_cannot_be_made_is_refused_with_every_fault(scene, b
     assert len(here.service.clients) == 1
 
 
+async def test_a_client_of_an_external_issuer_is_registered_and_gets_no_secret(scene):
+    _, client, chief = scene
+    body = {"name": "shop", "environment_id": "default", "external_id": "shop-there"}
+    answer = await client("POST", "/api/clients", chief, json=body)
+    assert (answer.status, set(answer.json)) == (201, {"client_id"})
+    shown = await client("GET", f"/api/clients/{answer.json['client_id']}", chief)
+    assert shown.json["external_id"] == "shop-there"
+    again = await client("POST", "/api/clients", chief, json=body)
+    assert (again.status, [error["source"] for error in again.json["errors"]]) == (409, ["/external_id"])
+    for unfit in (5, "", "a\nb", "x" * 257):
+        answer = await client("POST", "/api/clients", chief, json={**body, "external_id": unfit})
+        assert (answer.status, [error["source"] for error in answer.json["errors"]]) == (400, ["/external_id"])
+
+
 async def test_the_list_has_every_client_and_no_secret(scene):
     here, client, chief = scene
     made = await here.client()

@@ -1,0 +1,116 @@
+"""Signatures of tokens that somebody else has issued: the public keys of an issuer (RFC 7517), and tokens that one of them signed.
+
+Which algorithms there are is decided here, and each goes with one kind of key: a token's header is compared, never followed
+(RFC 8725, section 3.1). Secrets that both sides share are none of them, for whoever verifies could sign.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import jwt
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+
+#: Longer than any token that issuers make; more is not looked at.
+_LONGEST: Final = 16_384
+
+#: Keys of one issuer; more are not read.
+MOST: Final = 64
+
+_RSA: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
+
+#: Algorithm -> (type of key, curve).
+_KINDS: Final[Mapping[str, tuple[str, str | None]]] = {
+    **dict.fromkeys(_RSA, ("RSA", None)),
+    "ES256": ("EC", "P-256"),
+    "ES384": ("EC", "P-384"),
+    "ES512": ("EC", "P-521"),
+    "EdDSA": ("OKP", "Ed25519"),
+}
+
+#: Bits of an RSA key; fewer can be taken apart.
+_BITS: Final = 2048
+
+#: What kind of token may be shown (RFC 9068, section 2.1); issuers from before that say ``JWT``, or nothing.
+_TYPES: Final = ("at+jwt", "application/at+jwt", "jwt", None)
+
+_jws = jwt.PyJWS(algorithms=list(_KINDS))
+
+
+class UnknownKeyError(ValueError):
+    """The token names a key that is not among these: the issuer may have a new one."""
+
+
+class _Key(msgspec.Struct):
+    kty: str
+    kid: str | None = None
+    use: str | None = None
+    alg: str | None = None
+    crv: str | None = None
+    n: str | None = None
+    e: str | None = None
+    x: str | None = None
+    y: str | None = None
+
+
+class _Keys(msgspec.Struct):
+    keys: list[_Key]
+
+
+_read = msgspec.json.Decoder(_Keys).decode
+
+
+class ForeignKeys:
+    """The keys of one issuer, made by ``read``."""
+
+    def __init__(self, keys: list[_Key]) -> None:
+        self._keys = keys
+
+    @classmethod
+    def read(cls, document: bytes) -> "ForeignKeys":
+        """The keys of a document that can verify tokens; ``ValueError`` when it is none, or has too many."""
+        try:
+            keys = _read(document).keys
+        except msgspec.MsgspecError:
+            raise ValueError("this is no set of keys") from None
+        if len(keys) > MOST:
+            raise ValueError("these are too many keys")
+        return cls([key for key in keys if key.use in (None, "sig")])
+
+    def payload(self, token: str) -> bytes:
+        """What a token says that one of these keys signed. ``UnknownKeyError`` when its key is not here, else ``ValueError``."""
+        if len(token) > _LONGEST or not token.isascii():
+            raise ValueError("this is not a token")
+        try:
+            header = _jws.get_unverified_header(token)
+        except (jwt.PyJWTError, ValueError, RecursionError):
+            raise ValueError("this is not a token") from None
+        algorithm, kid, kind = header.get("alg"), header.get("kid"), header.get("typ")
+        if not isinstance(algorithm, str) or algorithm not in _KINDS or not _is_access(kind):
+            raise ValueError("this is a token of another kind")
+        named = [key for key in self._keys if kid is None or key.kid == kid]
+        if not named:
+            raise UnknownKeyError("the token was signed with a key that is not known")
+        for key in named:
+            if (key.kty, key.crv) == _KINDS[algorithm] and key.alg in (None, algorithm):
+                found = _verified(token, key, algorithm)
+                if found is not None:
+                    return found
+        raise ValueError("the signature does not hold")
+
+
+def _is_access(kind: Any) -> bool:
+    return (kind.lower() if isinstance(kind, str) else kind) in _TYPES
+
+
+def _verified(token: str, key: _Key, algorithm: str) -> bytes | None:
+    """What the token says, if this key has signed it."""
+    given = {name: value for name in key.__struct_fields__ if (value := getattr(key, name)) is not None}
+    try:
+        public = jwt.PyJWK(given, algorithm).key
+        if isinstance(public, RSAPublicKey) and public.key_size < _BITS:
+            return None
+        payload: bytes = _jws.decode_complete(token, public, [algorithm])["payload"]
+    except (jwt.PyJWTError, ValueError, TypeError):
+        return None
+    return payload

@@ -1,0 +1,64 @@
+"""An external issuer of access tokens: keys of several kinds, the document that publishes them, and tokens."""
+
+import base64
+import json
+from typing import Any
+
+import jwt
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+
+ISSUER = "https://login.example.com"
+AUDIENCE = "https://se-vault.example.com"
+
+Private = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
+
+
+def made(algorithm: str, bits: int = 2048) -> Private:
+    """A fresh key for that algorithm."""
+    if algorithm.startswith("ES"):
+        curves = {"ES256": ec.SECP256R1(), "ES384": ec.SECP384R1(), "ES512": ec.SECP521R1()}
+        return ec.generate_private_key(curves[algorithm])
+    if algorithm == "EdDSA":
+        return ed25519.Ed25519PrivateKey.generate()
+    return rsa.generate_private_key(65537, bits)
+
+
+def public(private: Private, **more: Any) -> dict[str, Any]:
+    """Its public half as an issuer publishes it."""
+    kinds = {"RSA": jwt.algorithms.RSAAlgorithm, "EC": jwt.algorithms.ECAlgorithm, "OKP": jwt.algorithms.OKPAlgorithm}
+    kind = (
+        "RSA"
+        if isinstance(private, rsa.RSAPrivateKey)
+        else "EC"
+        if isinstance(private, ec.EllipticCurvePrivateKey)
+        else "OKP"
+    )
+    told: dict[str, Any] = kinds[kind].to_jwk(private.public_key(), as_dict=True)  # type: ignore[attr-defined]  # each has it
+    return {**{name: value for name, value in told.items() if name != "key_ops"}, **more}
+
+
+def document(*keys: dict[str, Any]) -> bytes:
+    return json.dumps({"keys": list(keys)}).encode()
+
+
+def claims(now: int, **more: Any) -> dict[str, Any]:
+    """What a good token says; ``now`` in milliseconds. ``None`` leaves a claim out."""
+    usual = {
+        "iss": ISSUER, "aud": AUDIENCE, "client_id": "crm-there", "scope": "openid default",
+        "iat": now // 1000, "exp": now // 1000 + 300,
+    }  # fmt: skip
+    return {name: value for name, value in {**usual, **more}.items() if value is not None}
+
+
+def token(private: Private, said: dict[str, Any], algorithm: str = "ES256", **header: Any) -> str:
+    """A signed token."""
+    fields = {"typ": "at+jwt", "kid": "one", **header}
+    return jwt.encode(
+        said, private, algorithm, headers={name: value for name, value in fields.items() if value is not None}
+    )
+
+
+def unsigned(said: dict[str, Any], **header: Any) -> str:
+    """A token that nobody has signed."""
+    parts = ({"alg": "none", "typ": "at+jwt", **header}, said)
+    return ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts) + "."

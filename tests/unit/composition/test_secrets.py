@@ -1,0 +1,29 @@
+import pytest
+
+from proxy.composition.secrets import read_secret
+from proxy.config.settings import Secret
+from proxy.errors import Code, VaultError
+
+
+def test_a_secret_comes_from_its_place_without_the_end_of_the_line(tmp_path, monkeypatch):
+    (tmp_path / "secret").write_text("id:s3cret\n")
+    monkeypatch.setenv("THE_SECRET", " id:other ")
+    assert read_secret(Secret("file", str(tmp_path / "secret")), "a.b") == "id:s3cret"
+    assert read_secret(Secret("env", "THE_SECRET"), "a.b") == "id:other"
+
+
+@pytest.mark.parametrize("content", [b"", b" \n", b"a\nb", b"\xff", b"x" * 4097])
+def test_what_is_no_secret_is_told_with_its_setting_and_without_itself(tmp_path, content):
+    (tmp_path / "secret").write_bytes(content)
+    with pytest.raises(VaultError) as caught:
+        read_secret(Secret("file", str(tmp_path / "secret")), "a.b")
+    (detail,) = caught.value.details
+    assert (caught.value.code, detail.source) == (Code.BAD_SETTINGS, "a.b")
+    assert "xxx" not in detail.text
+
+
+@pytest.mark.parametrize("place", [Secret("file", "/nowhere/at/all"), Secret("env", "NOWHERE_AT_ALL")])
+def test_a_place_that_is_not_there_is_told(place):
+    with pytest.raises(VaultError) as caught:
+        read_secret(place, "a.b")
+    assert place.place in caught.value.details[0].text
