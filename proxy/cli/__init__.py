@@ -22,6 +22,7 @@ from proxy.cli import (
     importing,
     init,
     policy,
+    rehash,
     rules,
     schema,
     serve,
@@ -45,6 +46,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "audit": audit.COMMAND,
     "import": importing.COMMAND,
     "export": exporting.COMMAND,
+    "rehash": rehash.COMMAND,
 }
 
 

@@ -42,7 +42,7 @@ def run(arguments: Arguments) -> int:
             if arguments.clear
             else seal(text, arguments.schema, kind, key_of(arguments))
         )
-        _write(target, made)
+        write_file(target, made)
     data = {"file": str(target), "schema": arguments.schema, "records": count[0], "sealed": not arguments.clear}
     told = (
         "in the clear: keep it as you keep the people in it"
@@ -80,7 +80,7 @@ def _records(instance: remote.Remote, schema: str, bar: Progress, count: list[in
         following = "&next=" + urllib.parse.quote(told.content["meta"]["next"], safe="")
 
 
-def _write(target: Path, pieces: Iterable[bytes]) -> None:
+def write_file(target: Path, pieces: Iterable[bytes]) -> None:
     """A file that only its owner reads, complete or not there."""
     making = target.with_name(target.name + ".part")
     try:

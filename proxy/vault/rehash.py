@@ -33,6 +33,7 @@ from proxy.vault.closing import TRIES, attempt, locked, overtaken
 from proxy.vault.document import is_document, pack, unpack
 from proxy.vault.records import Records
 from proxy.vault.rehash_rules import Rules, selected, shown, value_at
+from proxy.vault.within import Within, inside
 
 #: Tokens of one value that are found beside the newest.
 MOST_OLD = 16
@@ -174,7 +175,7 @@ async def resolve(records: Records, tokens: Sequence[str]) -> list[Resolved]:
     hashes = {records.rehashed(token.encode("utf-8", "surrogatepass")): token for token in tokens}
     hits = await collection.store.by_tokens(collection.table, list(hashes))
     rids = tuple({rid for found in hits.values() for rid in found})
-    where = All(((await ask(records, ())).where, Is("@rid", rids)))
+    where = All((inside(records), Is("@rid", rids)))
     page = await collection.store.select(collection.table, Select(where, collection.clock(), counted=False))
     seen = await records.permitted([records.open(row) for row in page.rows])
     opened = {record.rid: record for record in seen}
@@ -250,7 +251,7 @@ async def _permitted(records: Records, wanted: Sequence[Row]) -> None:
 
 async def _matching(records: Records, keys: Sequence[str], most: int) -> list[Row]:
     collection = records.collection
-    asked = await ask(records, (Equals(PROFILE_KEY, tuple(keys)),))
+    asked = await ask(records, (Equals(PROFILE_KEY, tuple(keys)), *records.rights.rows))
     select = Select(asked.where, collection.clock(), (Order("@rid"),), limit=most + 1, counted=False)
     rows = (await collection.store.select(collection.table, select)).rows
     if len(rows) > most:
@@ -266,9 +267,11 @@ async def _again(records: Records, wanted: Sequence[Row]) -> list[Row]:
     collection = records.collection
     rows = await collection.store.rows(collection.table, [row.rid for row in wanted])
 
+    within = Within(records)
+
     def fits(before: Row) -> bool:
         now = rows.get(before.rid)
-        stays = now is not None and collection.alive(now)
+        stays = now is not None and collection.alive(now) and within.holds(now)
         return stays and records.stored(rows[before.rid], PROFILE_KEY) == records.stored(before, PROFILE_KEY)
 
     return [rows[row.rid] for row in wanted if fits(row)]

@@ -96,7 +96,7 @@ def fake_vault() -> Iterator[FakeVault]:
             self.end_headers()
             self.wfile.write(text)
 
-        do_GET = do_POST = handle_one  # noqa: N815 - names of the base class
+        do_DELETE = do_GET = do_POST = handle_one  # noqa: N815 - names of the base class
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as the base class has it
             return

@@ -135,3 +135,22 @@ async def test_only_keys_delete_many(here: World) -> None:
 async def test_health_needs_a_token_and_a_store(here: World) -> None:
     assert (await here.client("GET", "/healthcheck", "", headers=HERE)).status == 401
     assert (await here.client("GET", "/healthcheck", headers=HERE)).json == {"status": "ok"}
+
+
+async def test_policies_decide_what_is_seen(here: World) -> None:
+    await here.policy(
+        "some",
+        "records",
+        "read",
+        fields={"key1": {"valueType": "masked", "mask": {"last": 2}}, "body": "hidden"},
+        rows={"filter": {"key2": "x"}},
+    )
+    for key, region in (("a", "x"), ("b", "y")):
+        await call(here, "POST", content={"record_key": key, "key1": "secret", "key2": region, "body": "private"})
+    read = await here.client("GET", BASE + "/a", "under:some", headers=HERE)
+    assert (read.json["key1"], "body" in read.json, read.json["key3"]) == ("****et", False, None)
+    assert (await here.client("GET", BASE + "/b", "under:some", headers=HERE)).status == 404
+    found = await here.client("POST", BASE + "/find", "under:some", headers=HERE, json={})
+    assert [one["record_key"] for one in found.json["data"]] == ["a"]
+    said = await here.client("POST", BASE, "under:some", headers=HERE, json={"record_key": "c"})
+    assert (said.status, said.json["code"]) == (401, "access_denied")

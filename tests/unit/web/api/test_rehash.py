@@ -110,3 +110,30 @@ async def test_a_run_is_read_as_strictly(here: World, content: dict[str, Any]) -
     said = await here.client("POST", REHASH + "/all", "chief", json=content)
     assert (said.status, said.json["code"]) == (400, "invalid_input")
     assert (await here.client("GET", REHASH + "/all")).status == 403  # for administrators alone
+
+
+async def test_policies_decide_what_may_be_rehashed_and_resolved(here: World) -> None:
+    await here.policy("all", "records", "read", "write")
+    await here.policy("reader", "records", "read")
+    await here.policy(
+        "veiled",
+        "records",
+        "read",
+        "write",
+        fields={"key1": {"valueType": "masked", "mask": {"last": 2}}, "body": "hidden"},
+    )
+    await here.policy("one", "records", "read", "write", rows={"filter": {"profile_key": "p1"}})
+    assert (await rehash(here, {"key1": EMAIL}, "p0", as_="under:reader")).json["code"] == "access_denied"
+    for rules, places in (
+        ({"key1": EMAIL, "key2": EMAIL}, ["/rules/key1"]),
+        ({"name": EMAIL, "*": EMAIL}, ["/rules/name", "/rules/*"]),
+    ):
+        said = await rehash(here, rules, "p0", as_="under:veiled")
+        assert (said.status, [one["source"] for one in said.json["errors"]]) == (400, places)
+    said = await rehash(here, {"key1": RANDOM}, "p0", "p1", as_="under:one")
+    assert [one["record_key"] for one in said.json["data"]] == ["r1"]
+    (token,) = said.json["data"][0]["fields"].values()
+    (other,) = (await rehash(here, {"key1": RANDOM}, "p0", as_="under:all")).json["data"][0]["fields"].values()
+    for name, found in (("one", [token]), ("all", [token, other]), ("veiled", [])):
+        said = await here.client("POST", REHASH + "/resolve", f"under:{name}", json={"tokens": [token, other]})
+        assert [one["token"] for one in said.json["data"]] == found
