@@ -1,4 +1,4 @@
-"""The applications' own environment: installed by the tests themselves, once, from a lock with hashes."""
+"""Environments of their own for what tests need of others: installed by the tests themselves, once, each from a lock with hashes."""
 
 import fcntl
 import hashlib
@@ -9,18 +9,20 @@ import venv
 from pathlib import Path
 
 LOCK = Path(__file__).with_name("requirements.txt")
+#: The official client of hosted services of this kind; it needs versions that contradict ours.
+POP_CLIENT = Path(__file__).with_name("popclient.txt")
 CACHE = Path(__file__).parents[3] / ".cache" / "real-applications"
 
 _TIME = 300.0  # seconds for the slowest download that is still worth waiting for
 
 
 class NotInstalled(AssertionError):
-    """The applications cannot be installed; the text says why and what to do."""
+    """What is needed cannot be installed; the text says why and what to do."""
 
 
-def environment() -> Path:
+def environment(lock: Path = LOCK) -> Path:
     """The Python of the environment, installed first where it is absent. Processes that ask at once wait for each other."""
-    name = hashlib.sha256(LOCK.read_bytes() + sys.version.encode()).hexdigest()[:16]
+    name = hashlib.sha256(lock.read_bytes() + sys.version.encode()).hexdigest()[:16]
     folder = CACHE / name
     python = folder / "bin" / "python"
     done = folder / "installed"
@@ -30,16 +32,16 @@ def environment() -> Path:
         if not done.exists():
             shutil.rmtree(folder, ignore_errors=True)
             venv.create(folder, with_pip=True)
-            _install(python)
+            _install(python, lock)
             done.touch()
     return python
 
 
-def _install(python: Path) -> None:
+def _install(python: Path, lock: Path) -> None:
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     try:
         said = subprocess.run(
-            [*pip, "--require-hashes", "--requirement", str(LOCK)],
+            [*pip, "--require-hashes", "--requirement", str(lock)],
             capture_output=True,
             text=True,
             check=False,
@@ -54,6 +56,6 @@ def _install(python: Path) -> None:
 
 def _sentence(why: str) -> str:
     return (
-        "The applications of this test (Django, its REST framework, Kinto, httpx) cannot be installed. The test needs "
+        "What stands behind or before the proxy in this test (the packages of tests/support/real) cannot be installed. The test needs "
         f"the package index: look whether pip reaches it from here, then run the test again. What was said: {why}"
     )
