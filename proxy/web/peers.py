@@ -3,10 +3,14 @@
 import asyncio
 import ipaddress
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 #: Of one version of the Internet protocol.
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+#: Addresses of which it is remembered whether they are trusted; forgotten all together.
+_KEPT: Final = 16_384
 
 
 class Client(NamedTuple):
@@ -75,10 +79,16 @@ class Trusted:
 
     def __init__(self, networks: Sequence[Network]) -> None:
         self._networks = tuple(networks)
+        self._known: dict[str, bool] = {}
 
     def holds(self, host: str) -> bool:
         """Whether this address is one of them; an unknown one never is."""
-        if not host:
+        if not host or not self._networks:
             return False
-        address = ipaddress.ip_address(host)
-        return any(address in network for network in self._networks)
+        known = self._known.get(host)
+        if known is None:
+            if len(self._known) >= _KEPT:
+                self._known.clear()
+            address = ipaddress.ip_address(host)
+            known = self._known[host] = any(address in network for network in self._networks)
+        return known

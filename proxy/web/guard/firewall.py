@@ -24,6 +24,9 @@ _log = logs.logger("firewall")
 #: Addresses whose place is remembered; forgotten all together.
 _KEPT: Final = 16_384
 
+#: Characters of what a proxy tells that are remembered: two addresses.
+_SHORT: Final = 96
+
 #: Fields that say that somebody passed a request on.
 PASSED_ON: Final = ("x-forwarded-for", "forwarded", "x-real-ip")
 
@@ -63,6 +66,7 @@ class Firewall:
         self._allow = tuple(allow)
         self._trusted = trusted
         self._places: dict[str, _Place] = {}
+        self._told: dict[tuple[str, str], bool] = {}  #: by peer and what it told
         self._edition = None if countries is None else countries.database
 
     def straight(self, peer: str) -> bool | None:
@@ -80,6 +84,17 @@ class Firewall:
             return place is _Place.OUTSIDE
         if not self._trusted.holds(peer):
             return disguised or bool(chain)
+        if len(chain) != 1 or len(chain[0]) > _SHORT:
+            return self._beyond(peer, chain, disguised)
+        known = self._told.get((peer, chain[0]))
+        if known is None:
+            if len(self._told) >= _KEPT:
+                self._told.clear()
+            known = self._told[peer, chain[0]] = self._beyond(peer, chain, disguised)
+        return known
+
+    def _beyond(self, peer: str, chain: Sequence[str], disguised: bool) -> bool:
+        """Whether whoever a trusted proxy tells of is outside."""
         host = "" if disguised and not chain else told_of(peer, chain, self._trusted)
         return not host or not self._inside(host)
 
@@ -96,6 +111,7 @@ class Firewall:
         if self.countries is not None and self.countries.database is not self._edition:
             self._edition = self.countries.database
             self._places.clear()
+            self._told.clear()
         place = self._places.get(peer)
         if place is None:
             if len(self._places) >= _KEPT:

@@ -104,11 +104,13 @@ def test_a_peer_whose_fields_do_not_matter_is_known_straight(countries):
 async def test_what_is_remembered_goes_with_the_database(tmp_path):
     path = write(tmp_path / "c.mmdb")
     countries = Countries(path)
-    made = wall(countries)
+    made = wall(countries, (), [TRUSTED])
     assert made.outside(AMERICAN, (), False)
+    assert made.outside("10.0.0.1", [AMERICAN], False)
     write(path, {"8.8.8.0/24": nested("SE")})
     await countries.reload()
     assert not made.outside(AMERICAN, (), False)
+    assert not made.outside("10.0.0.1", [AMERICAN], False)
 
 
 def test_what_is_remembered_is_bounded(countries, monkeypatch):
@@ -116,6 +118,10 @@ def test_what_is_remembered_is_bounded(countries, monkeypatch):
     made = wall(countries)
     assert [made.outside(f"81.225.1.{last}", (), False) for last in range(10)] == [False] * 10
     assert len(made._places) <= 3
+    through = wall(countries, (), [TRUSTED])
+    assert [through.outside("10.0.0.1", [f"81.225.1.{last}"], False) for last in range(10)] == [False] * 10
+    assert through.outside("10.0.0.1", [f"{SWEDISH}, " * 20 + AMERICAN], False)
+    assert len(through._told) <= 3
 
 
 def test_a_database_that_is_damaged_where_it_is_asked_lets_nobody_in(countries, monkeypatch):
