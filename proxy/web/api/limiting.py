@@ -7,10 +7,14 @@ from aiohttp import web
 
 from proxy.model.access import Principal
 from proxy.web.api.connection import peer
-from proxy.web.api.operation import Services
+from proxy.web.api.operation import Operation, Services
 from proxy.web.guard.quotas import LimitedError, Told, limit_fields
 from proxy.web.guard.rates import Rates, Verdict
 from proxy.web.peers import caller_of
+
+#: How the addresses of operations end that work on many records at once, and how much more one of them weighs.
+_MANY: Final = ("/batch", "/batch/update", "/batch/delete", "/batchWrite", "/batchDelete", "/aggregate", "/export")
+_WEIGHT: Final = 8
 
 _CHAIN: Final = "X-Forwarded-For"
 
@@ -18,6 +22,11 @@ _Count = Callable[[str, Told], tuple[Rates, Verdict] | None]
 
 #: What was counted for a request, for the fields of its answer.
 COUNTED: Final = web.RequestKey("counted", tuple[Rates, Verdict])
+
+
+def weight(operation: Operation) -> int:
+    """How much of what a client may have under way a request takes."""
+    return _WEIGHT if operation.path.endswith(_MANY) else 1
 
 
 def by_address(request: web.Request, services: Services) -> None:

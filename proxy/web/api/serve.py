@@ -19,7 +19,7 @@ from proxy.web.api import bodies
 from proxy.web.api.access import not_admin
 from proxy.web.api.auditing import NOBODY, Page
 from proxy.web.api.expecting import unsent
-from proxy.web.api.limiting import by_address, by_client, told
+from proxy.web.api.limiting import by_address, by_client, told, weight
 from proxy.web.api.operation import Access, Answer, Call, Operation, Services, Takes
 from proxy.web.api.screening import outside, screen
 
@@ -60,6 +60,7 @@ class _Served:
         self._event = event_of(operation)
         turns = services.quotas.uploads if operation.takes is Takes.STREAM else services.quotas.concurrent
         self._turns = turns if self._guarded else None
+        self._weight = weight(operation)
         self._replayable = operation.method in ("POST", "DELETE") and self._guarded and not operation.reads
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
@@ -87,11 +88,11 @@ class _Served:
         turns = self._turns
         if turns is None:
             return await send(request, await self._carried(call, page))
-        await turns.enter(principal.client)
+        await turns.enter(principal.client, self._weight)
         try:
             answer = await self._carried(call, page)
         finally:
-            turns.leave(principal.client)
+            turns.leave(principal.client, self._weight)
         return await send(request, answer)
 
     async def _carried(self, call: Call, page: Page | None) -> Answer:

@@ -1,6 +1,7 @@
-"""How many requests of one caller are carried out at the same time; further ones wait in a line of their own.
+"""How much of one caller is carried out at the same time; what is more waits in a line of its own.
 
-Whoever sends a thousand requests at once then waits for itself, and others for a few of them at most.
+Whoever sends a thousand requests at once then waits for itself, and others for a few of them at most. A request that works on many
+records weighs more than one, for so much longer does it keep others waiting.
 """
 
 import asyncio
@@ -24,44 +25,55 @@ class Turns:
         self._waiting = waiting
         self._code = code
         self._told = told
-        self._running: dict[str, int] = {}
-        self._lines: dict[str, deque[asyncio.Future[None]]] = {}
+        self._running: dict[str, int] = {}  # weights together
+        self._lines: dict[str, deque[tuple[asyncio.Future[None], int]]] = {}
 
     def __len__(self) -> int:
         return len(self._running)
 
-    async def enter(self, key: str) -> None:
-        """Return when it is this one's turn; call ``leave`` when it is over. Raises ``VaultError`` where the line is full."""
+    async def enter(self, key: str, weight: int = 1) -> None:
+        """Return when it is this one's turn; call ``leave`` when it is over. Raises ``VaultError`` where the line is full.
+
+        One that weighs more than ``most`` has its turn alone.
+        """
         running = self._running.get(key, 0)
-        if running < self._most:
-            self._running[key] = running + 1
+        line = self._lines.get(key)
+        if line is None and (running == 0 or running + weight <= self._most):
+            self._running[key] = running + weight
             return
-        line = self._lines.setdefault(key, deque())
+        if line is None:
+            line = deque()
         if len(line) >= self._waiting:
-            if not line:
-                del self._lines[key]
             raise self._refused()
+        self._lines[key] = line
         mine = asyncio.get_running_loop().create_future()
-        line.append(mine)
+        line.append((mine, weight))
         try:
             await mine
         except asyncio.CancelledError:
             if mine.done() and not mine.cancelled():
-                self.leave(key)  # the turn came in the very moment in which the caller went away
-            elif mine in line:
-                line.remove(mine)
+                self.leave(key, weight)  # the turn came in the very moment in which the caller went away
+            else:
+                self._go_on(key)  # whoever stood behind may find room
             raise
 
-    def leave(self, key: str) -> None:
-        """One is over; the next in line takes its place."""
-        line = self._lines.get(key)
+    def leave(self, key: str, weight: int = 1) -> None:
+        """One is over; those next in line that fit take its place."""
+        self._running[key] -= weight
+        self._go_on(key)
+
+    def _go_on(self, key: str) -> None:
+        line, running = self._lines.get(key), self._running[key]
         while line:
-            following = line.popleft()
+            following, weight = line[0]
             if not following.done():
+                if running and running + weight > self._most:
+                    break
+                running += weight
                 following.set_result(None)
-                return
-        self._lines.pop(key, None)
-        running = self._running[key] - 1
+            line.popleft()
+        if not line:
+            self._lines.pop(key, None)
         if running:
             self._running[key] = running
         else:

@@ -5,7 +5,9 @@ from typing import Any
 
 from proxy.errors import Code
 from proxy.web.api import tokens
+from proxy.web.api.limiting import weight
 from proxy.web.api.operation import Access, Answer, Operation, Takes
+from proxy.web.api.operations import OPERATIONS
 from proxy.web.guard.quotas import Quotas
 from proxy.web.guard.rates import Policy, Rates
 from proxy.web.guard.turns import Turns
@@ -153,3 +155,9 @@ async def test_a_turn_is_over_whatever_comes_of_it():
             refused = await client("POST", "/api/upload", data=b"x", headers={"Content-Type": "text/plain"})
             assert refused.status == 415
     assert (len(quotas.concurrent or ()), len(quotas.uploads or ())) == (0, 0)
+
+
+def test_work_on_many_records_weighs_more():
+    heavy = {operation.name for operation in OPERATIONS if weight(operation) > 1}
+    assert {"create_records", "update_records", "delete_records", "aggregate_records", "export_records"} <= heavy
+    assert heavy.isdisjoint({"create_record", "find_records", "delete_record", "download_attachment", "token"})

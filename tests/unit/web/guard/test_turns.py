@@ -82,3 +82,38 @@ async def test_who_goes_away_as_its_turn_comes_hands_it_on():
     assert gone.cancelled() or gone.done()
     turns.leave("a")
     assert len(turns) == 0
+
+
+async def test_what_weighs_more_takes_the_place_of_several_and_none_goes_before_it():
+    turns, went = Turns(4, 10), []
+
+    async def one(name: str, weight: int) -> None:
+        await turns.enter("a", weight)
+        went.append(name)
+
+    tasks = [asyncio.create_task(one(name, weight)) for name, weight in (("x", 3), ("heavy", 3), ("y", 1), ("z", 9))]
+    await settled()
+    assert went == ["x"]
+    turns.leave("a", 3)
+    await settled()
+    assert went == ["x", "heavy", "y"]
+    turns.leave("a", 3)
+    await settled()
+    assert went == ["x", "heavy", "y"]
+    turns.leave("a", 1)
+    await asyncio.gather(*tasks)
+    assert went == ["x", "heavy", "y", "z"], "what is too heavy for any place has it alone"
+    turns.leave("a", 9)
+    assert len(turns) == 0
+
+
+async def test_those_behind_one_that_went_away_find_its_room():
+    turns = Turns(2, 10)
+    await turns.enter("a", 1)
+    heavy, light = asyncio.create_task(turns.enter("a", 2)), asyncio.create_task(turns.enter("a", 1))
+    await settled()
+    heavy.cancel()
+    await light
+    turns.leave("a")
+    turns.leave("a")
+    assert len(turns) == 0
