@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from proxy.audit.members import MEMBERS
 from proxy.cli import COMMANDS
 from proxy.config.environment import variable
 from proxy.config.table import SETTINGS
@@ -56,6 +57,8 @@ def test_the_health_command_of_the_guide_is_there():
         "README.md",
         "CHANGELOG.md",
         "docs/access.md",
+        "docs/audit.md",
+        "docs/threat-model.md",
         "docs/interface.md",
         "docs/operations.md",
         "docs/promises.md",
@@ -69,3 +72,21 @@ def test_every_file_and_test_that_a_page_names_is_there(name):
     code = "".join(path.read_text("utf-8") for path in python_files("tests"))
     tests = set(re.findall(r"`(test_\w+)`", page))
     assert [test for test in tests if f"def {test}(" not in code] == []
+
+
+def test_every_line_of_the_threat_model_names_the_test_that_shows_it():
+    page = (ROOT / "docs/threat-model.md").read_text("utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| ") and "Shown by" not in line]
+    assert len(rows) >= 30
+    assert [row for row in rows if "`test" not in row.rpartition(" | ")[2]] == []
+    attackers = [part for part in page.split("\n## ")[1:] if "| What holds |" in part]
+    assert len(attackers) >= 6
+    assert [part.splitlines()[0] for part in attackers if "**What does not hold.**" not in part] == []
+
+
+def test_the_members_of_an_audit_line_are_those_of_the_table():
+    page = (ROOT / "docs/audit.md").read_text("utf-8")
+    rows = [f"| `{name}` | {meaning} |" for name, meaning in MEMBERS.items()]
+    assert [row for row in rows if row not in page] == []
+    told = page.partition("| Member |")[2].partition("\n\n")[0]
+    assert len([line for line in told.splitlines() if line.startswith("| `")]) == len(rows)
