@@ -58,8 +58,9 @@ class Listed:
 
 #: Rows from which on they are inserted many a statement; fewer go row by row, which costs no more.
 _FEW = 16
-#: Rows that one statement then inserts: any number is a few of these.
-_RUNS = (512, 256, 128, 64, 32, 16, 8, 4, 2, 1)
+#: Rows that one statement then inserts: any number is a few of these. Each statement makes the thread wait for the interpreter's
+#: lock several times, so what batches of 100 come to, which is as many as a caller may send, takes one.
+_RUNS = (512, 400, 300, 256, 200, 128, 100, 64, 32, 16, 8, 4, 2, 1)
 #: Values in such a statement at most. SQLite takes 32,766 (https://www.sqlite.org/limits.html, section 9); texts and compiled
 #: statements stay small.
 _VALUES = 8192
@@ -68,14 +69,14 @@ _VALUES = 8192
 class Rows:
     """An ``INSERT``, many rows a statement: what the driver does for each statement is done once for all of them."""
 
-    __slots__ = ("_texts", "single")
+    __slots__ = ("_head", "_marks", "_runs", "_texts", "single")
 
     def __init__(self, head: str, width: int) -> None:
-        marks = f"({', '.join('?' * width)})"
-        self.single = f"{head} VALUES {marks}"
-        self._texts = [
-            (length, f"{head} VALUES {', '.join([marks] * length)}") for length in _RUNS if length * width <= _VALUES
-        ]
+        self._head = f"{head} VALUES "
+        self._marks = f"({', '.join('?' * width)})"
+        self.single = self._text(1)
+        self._runs = [length for length in _RUNS if length * width <= _VALUES]
+        self._texts: dict[int, str] = {}  # of those lengths that came up: most tables never see a large batch
 
     def write(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
         """Insert all of them, in their order."""
@@ -83,11 +84,15 @@ class Rows:
         if count < _FEW:
             connection.executemany(self.single, rows)
             return
-        for length, text in self._texts:
+        for length in self._runs:
             while count - start >= length:
                 end = start + length
+                text = self._texts.get(length) or self._texts.setdefault(length, self._text(length))
                 connection.execute(text, [*chain.from_iterable(rows[start:end])])
                 start = end
+
+    def _text(self, length: int) -> str:
+        return self._head + ", ".join([self._marks] * length)
 
 
 class Statements:

@@ -16,7 +16,7 @@ from functools import partial
 from queue import SimpleQueue
 from sqlite3 import Connection, Error
 from time import perf_counter
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol
 
 from proxy.storage.changes import Change
 from proxy.storage.hooks import Hooks
@@ -25,8 +25,6 @@ from proxy.storage.sqlite_apply import Outcomes, Work, apply, begin, roll_back
 from proxy.storage.sqlite_errors import is_of_the_store, translated
 from proxy.storage.sqlite_handed import Handed, Task, is_large, joined, turns
 from proxy.storage.sqlite_sql import Statements
-
-T = TypeVar("T")
 
 #: Commits that may wait; who comes then awaits room.
 WAITING = 4096
@@ -44,8 +42,9 @@ SPARED = 100
 #: Seconds without work after which the log is moved into the database.
 IDLE = 1.0
 
-_IMPATIENT = "PRAGMA busy_timeout = 0"  # whoever holds the database locked, the event loop does not wait for him
-_PATIENT = "PRAGMA busy_timeout = 2000"
+#: Milliseconds for which a statement waits for another program that holds the database locked: the event loop waits for nobody,
+#: the thread does, and while it empties the log hardly.
+_IMPATIENT, _PATIENT, _TIDYING = 0, 2000, 50
 
 
 class Job(NamedTuple):
@@ -79,6 +78,7 @@ class Writer:
         self._resting = True  # the thread has nothing to do and none is on its way to it
         self._closed: asyncio.Future[None] | None = None
         self._connection: Connection | None = None
+        self._patience = -1  # what the connection has been told of it
         self._dirty = False  # there is something in the log
         self._tidying: asyncio.TimerHandle | None = None
         self._spared = 0
@@ -190,6 +190,7 @@ class Writer:
             return False
         start = perf_counter()
         try:
+            self._wait_for_others(connection, _IMPATIENT)
             begin(connection, group)
         except Exception:  # noqa: BLE001 - the thread tries it again and tells who is at fault
             _give_up(connection)
@@ -263,6 +264,12 @@ class Writer:
             self._tidying.cancel()
         self._unblock()
 
+    def _wait_for_others(self, connection: Connection, patience: int) -> None:
+        """Tell the connection how long; for whoever has the turn. Each statement costs the thread a few waits for the lock."""
+        if self._patience != patience:
+            connection.execute(f"PRAGMA busy_timeout = {patience}")
+            self._patience = patience
+
     # ------------------------------------------------------------ on the writer's thread
 
     def _run(self) -> None:
@@ -283,10 +290,9 @@ class Writer:
         outcomes: Outcomes
         try:
             connection = self._connected()
-            if begun:
-                outcomes = apply(connection, group, begun=True)
-            else:
-                outcomes = _patiently(connection, lambda: apply(connection, group))
+            if not begun:
+                self._wait_for_others(connection, _PATIENT)
+            outcomes = apply(connection, group, begun=begun)
         except Exception as error:  # noqa: BLE001 - each caller is told; the thread has to live on
             self._disconnect()
             outcomes = [translated(error) for _ in group]
@@ -297,7 +303,8 @@ class Writer:
         fault: Exception | None = None
         try:
             connection = self._connected()
-            answer = _patiently(connection, lambda: _in_transaction(connection, job.run))
+            self._wait_for_others(connection, _PATIENT)
+            answer = _in_transaction(connection, job.run)
         except Exception as error:  # noqa: BLE001 - the caller is told; the thread has to live on
             fault = translated(error)
             if is_of_the_store(error):
@@ -311,8 +318,7 @@ class Writer:
     def _connected(self) -> Connection:
         self._source.check()
         if self._connection is None:
-            self._connection = self._source.connect()
-            self._connection.execute(_IMPATIENT)
+            self._connection, self._patience = self._source.connect(), -1
         self._dirty = True
         return self._connection
 
@@ -331,9 +337,8 @@ class Writer:
         if self._connection is None:
             return
         try:
-            self._connection.execute("PRAGMA busy_timeout = 50")
+            self._wait_for_others(self._connection, _TIDYING)
             busy = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]
-            self._connection.execute(_IMPATIENT)
             self._dirty = bool(busy)
         except Error:  # the log keeps everything; the next group meets the fault and tells it
             self._disconnect()
@@ -360,15 +365,6 @@ def _in_transaction(connection: Connection, run: Callable[[Connection], Any]) ->
         roll_back(connection)
         raise
     return answer
-
-
-def _patiently(connection: Connection, run: Callable[[], T]) -> T:
-    """Run with some patience for another program that holds the database locked."""
-    connection.execute(_PATIENT)
-    try:
-        return run()
-    finally:
-        connection.execute(_IMPATIENT)
 
 
 def _give_up(connection: Connection) -> None:

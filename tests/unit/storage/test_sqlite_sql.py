@@ -43,7 +43,9 @@ def test_rows_of_any_number_and_width_are_inserted_in_their_order(count: int, wi
     connection.close()
 
 
-@pytest.mark.parametrize(("count", "statements"), [(15, 15), (16, 1), (31, 5), (100, 3), (512, 1), (1500, 8)])
+@pytest.mark.parametrize(
+    ("count", "statements"), [(15, 15), (16, 1), (31, 5), (100, 1), (300, 1), (500, 2), (512, 1), (1500, 6)]
+)
 def test_many_rows_take_few_statements(count: int, statements: int) -> None:
     connection = sqlite3.connect(":memory:", isolation_level=None)
     connection.execute("CREATE TABLE t (a, b)")

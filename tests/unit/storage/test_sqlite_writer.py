@@ -180,11 +180,20 @@ async def test_what_fails_on_the_loop_is_tried_again_by_the_thread(
 async def test_a_database_that_is_locked_does_not_hold_up_the_loop(
     source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_writer, "_PATIENT", "PRAGMA busy_timeout = 60000")
+    patience: list[tuple[str, int]] = []
+
+    def told(run: Callable[..., Any]) -> Callable[..., Any]:
+        def spy(connection: sqlite3.Connection, *arguments: Any, **more: Any) -> Any:
+            ((found,),) = connection.execute("PRAGMA busy_timeout").fetchall()
+            patience.append((threading.current_thread().name, found))
+            return run(connection, *arguments, **more)
+
+        return spy
+
+    monkeypatch.setattr(sqlite_writer, "begin", told(sqlite_apply.begin))
+    monkeypatch.setattr(sqlite_writer, "apply", told(sqlite_apply.apply))
+    monkeypatch.setattr(sqlite_writer, "_PATIENT", 60000)
     writer = await started(source)
-    assert writer._connection is not None
-    patience = writer._connection.execute("PRAGMA busy_timeout").fetchall()
-    assert patience == [(0,)]  # of the statements that run on the loop; only the thread waits for the lock
     other = sqlite3.connect(source.file.path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     waiting = writer.submit(SQL, [insert(1)])
@@ -193,7 +202,10 @@ async def test_a_database_that_is_locked_does_not_hold_up_the_loop(
     assert not waiting.done()
     other.execute("ROLLBACK")
     await waiting
-    assert await rows(writer) == 1
+    assert patience == [(LOOP, 0), (THREAD, 60000)]  # only the thread waits for the lock
+    await writer.submit(SQL, [insert(2)])
+    assert patience[2:] == [(LOOP, 0), (THREAD, 0)]  # and not for what has begun
+    assert await rows(writer) == 2
     other.close()
     await writer.close()
 
