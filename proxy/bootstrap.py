@@ -40,11 +40,13 @@ from proxy.composition.ways import gateway_options, redirected, renew, ways
 from proxy.config import Settings
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, Detail, VaultError
+from proxy.model.builtin import records_schema
 from proxy.model.environment import DEFAULT
 from proxy.redactor.cases import Case, parse_case
 from proxy.redactor.exchange.reload import Reloader
 from proxy.redactor.exchange.runtime import InForce, Runtime, join
 from proxy.redactor.exchange.trial import run_case
+from proxy.redactor.kept import refuse_unfit
 from proxy.redactor.load import load
 from proxy.redactor.rules import RuleSet
 from proxy.storage import open_store
@@ -202,6 +204,7 @@ async def running(
     async with AsyncExitStack() as stack:
         rules = load_rules(settings, overrides)
         _refuse_strangers(settings, rules)
+        refuse_unfit(rules.entities, records_schema(settings.records))
         applications = Applications(metrics, *ways(settings))
         guard = open_guard(settings, metrics)
         store, _ = await open_with_key(settings, hooks)

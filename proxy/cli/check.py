@@ -24,6 +24,19 @@ def _rules(settings: Settings) -> str:
     return str(settings.rules)
 
 
+def _records(settings: Settings) -> str:
+    from proxy.bootstrap import load_rules
+    from proxy.model.builtin import records_schema
+    from proxy.redactor.kept import refuse_unfit
+
+    try:
+        rules = load_rules(settings)
+    except VaultError:
+        return ""  # told by the part that looks at rules
+    refuse_unfit(rules.entities, records_schema(settings.records))
+    return ""
+
+
 def _keys(settings: Settings) -> str:
     from proxy.bootstrap import check_keys
     from proxy.composition.stores import key_source
@@ -91,6 +104,7 @@ def _tls(settings: Settings) -> str:
 PARTS: Final[dict[str, Part]] = {
     "rules": _rules,
     "schemas": _schemas,
+    "records": _records,
     "policies": _policies,
     "keys": _keys,
     "store": _store,

@@ -4,16 +4,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from proxy.audit.witness import Witness
-from proxy.errors import Code, Detail, VaultError
+from proxy.errors import Code, VaultError
 from proxy.model.builtin import RECORDS
-from proxy.model.schema import Field, Storage
 from proxy.redactor.exchange.joined import Joined
 from proxy.redactor.exchange.referring import ADDRESS, CARRIERS, carries, swapped
 from proxy.redactor.exchange.ruled import RuleExchange
+from proxy.redactor.kept import refuse_unfit, unfit
 from proxy.redactor.message import RawHeaders, Spellings
 from proxy.redactor.plan import make_plan
 from proxy.redactor.routing import Router
-from proxy.redactor.rules import Endpoint, Entity, FieldRule, Match, RuleSet
+from proxy.redactor.rules import Endpoint, Entity, Match, RuleSet
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.catalog import Catalog
 from proxy.vault.collection import Collection, Recipe
@@ -173,7 +173,7 @@ async def join(
     """
     if catalog is not None:
         catalog.refuse_taken(entity.schema.name for entity in rules.entities)
-        _refuse_unfit(rules.entities, catalog)
+        await _fitting(rules.entities, catalog)
     collections = {entity.schema.name: await _collection(entity, vault, catalog) for entity in rules.entities}
     joined = {
         id(operation): Joined(make_plan(operation), collections[operation.entity.schema.name], metrics, witness)
@@ -192,30 +192,14 @@ async def _collection(entity: Entity, vault: Vault, catalog: Catalog | None) -> 
     return Hosted(recipe(entity), entity.name, catalog.host(RECORDS))
 
 
-def _refuse_unfit(entities: Sequence[Entity], catalog: Catalog) -> None:
-    """Raise ``VaultError(BAD_RULES)`` for a field that is kept as a key which the settings keep otherwise than the rules say."""
-    hosted = [entity for entity in entities if entity.kept_as is not None]
-    if not hosted:
+async def _fitting(entities: Sequence[Entity], catalog: Catalog) -> None:
+    """Wait while a migration of records still makes keys fit for what the rules keep there, or has to make others unfit.
+
+    Raises ``VaultError(BAD_RULES)`` for a key that the settings keep otherwise than the rules say.
+    """
+    if all(entity.kept_as is None for entity in entities):
         return
-    declared = catalog.declared(RECORDS)
-    coming = (declared.schema, declared.change.other) if declared.change is not None else (declared.schema,)
-    faults = [
-        Detail(f"{entity.name}.{name}", f"is kept as {kept}, {text}")
-        for entity in hosted
-        for name, kept in (entity.kept_as or {}).items()
-        for text in dict.fromkeys(_unfit(schema.field(kept), entity.fields[kept]) for schema in coming)
-        if text
-    ]
-    if faults:
-        raise VaultError(
-            Code.BAD_RULES, "Rules keep values in keys of records that the settings keep otherwise.", tuple(faults)
-        )
-
-
-def _unfit(field: Field, rule: FieldRule) -> str:
-    """Why a value must not be kept in the field; empty when it may."""
-    if field.partial_match:
-        return "of which records.partial_match lets parts be searched for, and those of what rules collect are not: take another key"
-    if field.storage is Storage.INDEXED and not rule.plain:
-        return "which can be read in the vault's own table: write 'stored: plain' beside it to accept that, or take another key"
-    return ""
+    change = catalog.declared(RECORDS).change
+    if change is not None and unfit(entities, change.other) + unfit(entities, catalog.records(RECORDS).schema):
+        await catalog.settled(RECORDS)
+    refuse_unfit(entities, catalog.records(RECORDS).schema)

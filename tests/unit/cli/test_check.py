@@ -119,3 +119,20 @@ def test_files_for_tls_and_names_of_applications_are_looked_at(elsewhere, capsys
     file.write_text("applications: {people: {head: 1s}}\n")  # the part that looks at rules tells that there are none
     assert main(["check"]) == 1
     assert "upstream: in order" in capsys.readouterr().out
+
+
+def test_rules_that_the_settings_for_records_do_not_fit_are_told(elsewhere, capsys, monkeypatch):
+    kept = (
+        rules("http://127.0.0.1:9")
+        .replace("  person:\n", "  person:\n    schema: records\n")
+        .replace("find: [exact]", "keep_as: key3")
+    )
+    (elsewhere / "rules.yaml").write_text(kept)
+    monkeypatch.setattr(check, "PARTS", {"records": check.PARTS["records"]})
+    monkeypatch.setenv("DOMICILE__RULES", "rules.yaml")
+    assert main(["check"]) == 0
+    monkeypatch.setenv("DOMICILE__RECORDS__PLAIN", "[key3]")
+    assert main(["check"]) == 1
+    assert "person.email: is kept as key3" in capsys.readouterr().out
+    (elsewhere / "rules.yaml").write_text("no rules")
+    assert main(["check"]) == 0  # another part tells
