@@ -9,6 +9,7 @@ import aiohttp
 import pytest
 
 from tests.support.application import found_in
+from tests.support.keptcrowd import KeptCrowd
 from tests.support.lives import Installation, nursery
 from tests.support.patience import PATIENCE
 from tests.support.people import rules
@@ -24,30 +25,45 @@ def nowhere(folder: Path) -> None:
     assert not [marker for marker in MARKERS if found_in(heap, marker)]
 
 
+async def killed(crowd: RecordCrowd, rounds: int) -> None:
+    """The instance dies so many times under its clients; what is to be found then is judged each time."""
+    crowd.installation.rules.mkdir()
+    (crowd.installation.rules / "rules.yaml").write_text(rules("http://127.0.0.1:9"))
+    await crowd.prepare()
+    for _ in range(rounds):
+        await crowd.arrive()
+        await crowd.judge()
+        enough = crowd.counts.total() + random.randrange(60)
+        async with asyncio.timeout(2 * PATIENCE), asyncio.TaskGroup() as group:
+            for worker in crowd.workers:
+                group.create_task(crowd.visit(worker))
+            while crowd.counts.total() < enough:  # noqa: ASYNC110  # answers, not seconds: a slow machine tries as much
+                await asyncio.sleep(0.002)
+            await asyncio.sleep(random.uniform(0, 0.02))
+            await crowd.installation.kill()
+    await crowd.arrive()
+    await crowd.judge()
+    assert await crowd.installation.stop() == 0
+
+
 @pytest.mark.slow
 async def test_what_was_answered_is_there_and_what_was_not_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
     timeout = aiohttp.ClientTimeout(2 * PATIENCE)
     async with nursery() as cradle, aiohttp.ClientSession(timeout=timeout) as caller:
         crowd = RecordCrowd(caller, Installation(cradle, tmp_path))
-        crowd.installation.rules.mkdir()
-        (crowd.installation.rules / "rules.yaml").write_text(rules("http://127.0.0.1:9"))
-        await crowd.prepare()
-        for _ in range(ROUNDS):
-            await crowd.arrive()
-            await crowd.judge()
-            enough = crowd.counts.total() + random.randrange(60)
-            async with asyncio.timeout(2 * PATIENCE), asyncio.TaskGroup() as group:
-                for worker in crowd.workers:
-                    group.create_task(crowd.visit(worker))
-                while crowd.counts.total() < enough:  # noqa: ASYNC110  # answers, not seconds: a slow machine tries as much
-                    await asyncio.sleep(0.002)
-                await asyncio.sleep(random.uniform(0, 0.02))
-                await crowd.installation.kill()
-        await crowd.arrive()
-        await crowd.judge()
-        assert await crowd.installation.stop() == 0
+        await killed(crowd, ROUNDS)
     nowhere(tmp_path)
     tried = {"_create 201", "_create_many 201", "_update 201", "_delete 204", "_clone 201", "_migrate 204", "repeated"}
     assert tried <= set(crowd.counts), crowd.counts
     assert crowd.counts["carried out unheard"], crowd.counts
     assert crowd.counts["not carried out"], crowd.counts
+
+
+@pytest.mark.slow
+async def test_overwritten_records_are_of_one_body_after_any_death(tmp_path: Path) -> None:
+    timeout = aiohttp.ClientTimeout(2 * PATIENCE)
+    async with nursery() as cradle, aiohttp.ClientSession(timeout=timeout) as caller:
+        crowd = KeptCrowd(caller, Installation(cradle, tmp_path))
+        await killed(crowd, max(1, ROUNDS // 4))
+    nowhere(tmp_path)
+    assert {"_create 201", "_create_many 201"} <= set(crowd.counts), crowd.counts

@@ -191,7 +191,11 @@ class RecordCrowd:
         worker.state = request.after
         if status == 201 and request.name != "_update":
             shown = content if isinstance(content, list) else [content]
-            assert all(record["age"] == worker.state[record["id"]] for record in shown)
+            assert all(worker.state[key] == value for key, value in map(self.value_of, shown))
+
+    def value_of(self, record: dict[str, Any]) -> tuple[str, int]:
+        """Key and number of a record."""
+        return record["id"], record["age"]
 
     async def found(self) -> State:
         """What the vault holds, each record whole, and each of them with a history that begins with it."""
