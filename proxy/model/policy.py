@@ -168,6 +168,9 @@ def misfits(policy: Policy, schema: Schema, limits: Limits) -> list[Detail]:
         elif sight.how in (Visibility.REDACTED, Visibility.MASKED) and field.type is not FieldType.STRING:
             text = f"Only strings can be {sight.how}; a text in place of this type would break who reads it: hide it."
             found.append(Detail(at, text))
+    if policy.external_acl is not None and schema.primary is not None and schema.primary.name in ("action", "type"):
+        text = "The primary key of the schema has the name of another property of what a filter endpoint is asked."
+        found.append(Detail("/external_acl", text))
     try:
         row_tests(policy, schema, limits)
     except VaultError as error:
