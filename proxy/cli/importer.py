@@ -20,6 +20,7 @@ from proxy.cli import output, remote
 from proxy.cli.command import FAULT, OK, Arguments
 from proxy.cli.formats import FORMATS, Entry, Types
 from proxy.cli.progress import progress
+from proxy.cli.recordnames import translated, with_names
 from proxy.cli.sealedfile import Head, Opened, head_of
 from proxy.config import load
 from proxy.crypto.sources import open_source
@@ -77,9 +78,9 @@ def run(arguments: Arguments) -> int:
     try:
         with contextlib.closing(remote.remote(arguments)) as instance:
             job = _job(instance, file, arguments)
-            types = types_of(instance, arguments.schema)
+            types = with_names(arguments.schema, types_of(instance, arguments.schema))
             with _text(file, head, arguments) as text:
-                _all(job, FORMATS[kind].read(text, types))
+                _all(job, translated(instance, arguments.schema, FORMATS[kind].read(text, types)))
     except UnicodeDecodeError:
         raise VaultError(Code.BAD_SETTINGS, f"{file} is not UTF-8: convert it first.") from None
     except ValueError as error:  # the head of a table
