@@ -17,7 +17,7 @@ import msgspec
 from proxy.audit import noting
 from proxy.crypto.prf import Prf
 from proxy.errors import Code, Detail, VaultError
-from proxy.model.builtin import BODY, PROFILE_KEY
+from proxy.model.builtin import BODY, PROFILE_KEY, is_collected
 from proxy.model.dialect import ALIASES
 from proxy.model.faults import step
 from proxy.model.policy import Act
@@ -234,6 +234,8 @@ def _all(plan: Rehash, rows: Iterable[tuple[Row, Record]]) -> tuple[list[Made], 
     made: list[Made] = []
     more: list[Change] = []
     for row, record in rows:
+        if is_collected(record.key):
+            continue  # its tokens are the proxy's
         tokens, fields = plan.tokens(record)
         made.append(Made(record, fields))
         more.extend(plan.changes(row, record, tokens))

@@ -14,7 +14,7 @@ import msgspec
 from proxy.auth.sealed import SealedNote
 from proxy.crypto.randomness import random_bytes
 from proxy.errors import Code, VaultError
-from proxy.model.builtin import RECORDS
+from proxy.model.builtin import RECORDS, is_collected
 from proxy.model.faults import Faults, Unfit
 from proxy.model.record import Tokens
 from proxy.storage.changes import Change
@@ -158,6 +158,8 @@ def _visit(records: Records, run: Run) -> Visit:
         if not records.collection.alive(row):
             return ()
         record = records.open(row)
+        if is_collected(record.key):
+            return ()  # its tokens are the proxy's
         before = record.tokens or {}
         try:
             tokens = plan.tokens(

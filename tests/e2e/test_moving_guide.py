@@ -55,7 +55,9 @@ async def test_the_guide_works_as_it_stands(tmp_path: Path, unavailable: Callabl
         client = "\n".join(blocks("python")).replace(VAULT, office.instance.vault)
         said = await output(environment(POP_CLIENT), "-c", client, folder=tmp_path, variables=office.environment)
         left = await office.ask("POST", "/api/records/find", {"country": "se"})
-    assert told.count("records: 3 created, 0 updated, 0 skipped, 0 rejected") == 2  # the second time as it was answered the first
+    assert (
+        told.count("records: 3 created, 0 updated, 0 skipped, 0 rejected") == 2
+    )  # the second time as it was answered the first
     assert '"total":2' in told
     assert "The rehash is done: 3 of 3 records" in told
     assert '"profile_key":"p-1","fields":{"key1":"' in told

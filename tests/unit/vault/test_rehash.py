@@ -5,7 +5,7 @@ import pytest
 
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
-from proxy.storage.changes import Change, Conflict, Inscribe
+from proxy.storage.changes import Change, Conflict, Inscribe, Insert
 from proxy.storage.memory import MemoryStore
 from proxy.storage.rows import Past
 from proxy.vault import rehash as module
@@ -220,4 +220,14 @@ async def test_records_that_match_no_more_when_their_turn_comes_are_left_out(mon
         return found
 
     monkeypatch.setattr(module, "_matching", then_changed)
+    assert [one.record.key for one in await run(held, plan(held, key1="alphaNumeric"), "p")] == ["b"]
+
+
+async def test_records_that_the_proxy_has_collected_are_left_out() -> None:
+    held = await make_records()
+    await held.add(record("b", profile_key="p", key1="Bo"))
+    collected = record("rules:contact/17", profile_key="p", key1="Ann")
+    collection = held.records.collection
+    row = held.records.new_row(str(collected.key), collected.fields, collection.around.sequence(), "", None)
+    await held.store.commit(collection.table, [Insert(row)])
     assert [one.record.key for one in await run(held, plan(held, key1="alphaNumeric"), "p")] == ["b"]
