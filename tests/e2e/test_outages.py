@@ -83,7 +83,7 @@ async def become(crowd: Crowd, name: str, label: str, value: float) -> None:
 async def ready(crowd: Crowd) -> None:
     """Wait until nothing is wrong any more."""
     async with asyncio.timeout(PATIENCE):
-        while (await crowd.caller.get(crowd.installation.admin + "/readyz")).status != 200:  # noqa: ASYNC110
+        while (await crowd.caller.get(crowd.installation.admin + "/readyz")).status != 200:  # noqa: ASYNC110  # another process makes it so
             await asyncio.sleep(0.05)
 
 
