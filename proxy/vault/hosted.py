@@ -39,13 +39,17 @@ class Hosted(Collection):
         base = host.records().collection
         super().__init__(recipe, Placed(Layout(base.table, ()), ()), base.around, base.state)
         self._host = host
-        self._made: dict[
-            int, Records
-        ] = {}  #: by record: the definition that the columns of its newest row were made for
+        #: By record: the definition that the columns of its newest row were made for.
+        self._made: dict[int, Records] = {}
         self._prefix = collected_keys(entity)
         self.sealer = _Sealer(base.around, base.name, self._prefix)
         self._hash_of_host = base.key_hash
         self.store = cast(Store, _Guarded(base.store, self))
+
+    @property
+    def records(self) -> Records:
+        """The records of the schema, as it is in force."""
+        return self._host.records()
 
     def key_hash(self, key: str) -> bytes:
         """The hash under which the schema has the record of that id of the application."""
@@ -60,22 +64,26 @@ class Hosted(Collection):
         return super().next_row(row, content)
 
     def _cells(self, content: Content) -> tuple[Cell, ...]:
-        records = self._host.records()
-        return records.cells(records.fields_of(content))
+        return self.records.cells(self.records.fields_of(content))
 
     def _note(self, rid: int) -> None:
         if len(self._made) >= _MOST_MADE:
             self._made.clear()
-        self._made[rid] = self._host.records()
+        self._made[rid] = self.records
 
     async def commit(self, store: Store, table: str, changes: Sequence[Change]) -> None:
         """Commit, unless the schema is not what it was when the rows among the changes were made: a conflict like any other."""
         with self._host.using():
-            now = self._host.records()
+            now = self.records
             for change in changes:
                 if isinstance(change, Insert | Replace) and self._made.pop(change.row.rid, None) is not now:
                     raise Conflict(change)
             await store.commit(table, changes)
+
+
+def records_of(collection: Collection) -> Records:
+    """What knows the files of the collection's records: those of the schema that it stands among, if it does."""
+    return collection.records if isinstance(collection, Hosted) else Records(collection)
 
 
 class _Guarded:

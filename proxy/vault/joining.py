@@ -13,7 +13,7 @@ from proxy.tokenization.base import Resolution
 from proxy.vault.attached import adopted
 from proxy.vault.collection import Collection
 from proxy.vault.content import Content, Kept, following
-from proxy.vault.records import Records
+from proxy.vault.hosted import records_of
 from proxy.vault.reveal import Opened, Revealed, Shown, open_rows
 
 #: Tokens that tell their record from others.
@@ -153,7 +153,7 @@ async def _files(collection: Collection, stray: Row, home: Row) -> list[Amend]:
     files = await collection.store.files(collection.table, [stray.rid, home.rid])
     if stray.rid not in files:
         return []
-    return adopted(Records(collection), (stray, home), files[stray.rid], files.get(home.rid, ()))
+    return adopted(records_of(collection), (stray, home), files[stray.rid], files.get(home.rid, ()))
 
 
 def _renumbered(fields: Mapping[str, tuple[Kept, ...]], start: int) -> tuple[dict[str, tuple[Kept, ...]], int]:

@@ -15,7 +15,7 @@ from proxy.tokenization import SHAPES
 from proxy.vault.closing import nothing
 from proxy.vault.collection import Recipe
 from proxy.vault.drafting import Draft as Sent
-from proxy.vault.hosted import Hosted
+from proxy.vault.hosted import Hosted, records_of
 from proxy.vault.janitor import reap
 from proxy.vault.records import Records
 from proxy.vault.staging import bind, promote, stage_creates, stage_updates
@@ -183,3 +183,8 @@ async def test_of_rows_that_are_never_committed_some_are_remembered(
     with pytest.raises(Conflict):
         await people.store.commit(people.table, [Insert(rows[0])])
     await people.store.commit(people.table, [Insert(rows[2])])
+
+
+async def test_files_are_those_of_the_schema(beside: Beside) -> None:
+    assert records_of(beside.people) is beside.records
+    assert records_of(beside.shelf.bench.people).name == "person"
