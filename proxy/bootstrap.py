@@ -252,6 +252,7 @@ async def running(
         looking = (realm.run_upkeep(_UPKEEP, report), measure(realm.vaults, metrics, _UPKEEP), ins.watch())
         for work in (reloader.watch(), audit.upkeep(), *looking, keep_keys(auth, _UPKEEP), *guard.work()):
             stack.push_async_callback(_cancel, asyncio.create_task(work))
+        await audit.begin()
         _rarely_collect()
         yield started
 

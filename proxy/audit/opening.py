@@ -33,9 +33,7 @@ class _Found(NamedTuple):
 async def open_trail(
     options: Options, mac: Mac, clock: Clock, memory: Memory, alarm: Callable[[str], None] = lambda _kind: None
 ) -> Trail:
-    """The log of a folder, which is made where it is missing; its first line says that it was started.
-
-    A disk that is full is no reason not to start: then the log has a fault. Raises ``VaultError`` (NOT_WRITABLE) when the folder
+    """The log of a folder, which is made where it is missing. Nothing is written before ``Trail.begin``. Raises ``VaultError`` (NOT_WRITABLE) when the folder
     cannot be used at all, or what the memory raises. ``alarm`` is told of every alarm that the log itself raises.
     """
     known = await recall(memory)
@@ -59,13 +57,7 @@ async def open_trail(
         first.append(body(Event.ALARM, reason=found.alarm))
         _log.error("the audit log is not as it was left", reason=found.alarm, file=str(options.folder))
         alarm("log")
-    try:
-        trail.happened(*first)
-    except VaultError as error:
-        if error.code is not Code.AUDIT_DOWN:
-            raise
-    else:
-        await trail.checkpoint(memory)
+    trail.found(*first)
     return trail
 
 

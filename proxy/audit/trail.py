@@ -74,6 +74,9 @@ class Trail:
         self._tried = 0.0
         self._waiting: deque[tuple[str, bytes]] = deque()
         self._lost = 0
+        self._first: tuple[
+            bytes, ...
+        ] = ()  #: what is written before anything else: that it was started, and how it was found
         self.alarm: Callable[[str], None] = lambda _kind: None  #: told of every alarm of the log itself, for the metric
         self.ticks: list[Callable[[], None]] = []  #: called about once a second
 
@@ -98,6 +101,20 @@ class Trail:
         """Raise ``VaultError(AUDIT_DOWN)`` while lines cannot be written: asked before anything is done that needs one."""
         if self._fault is not None:
             self._again()
+
+    def found(self, *bodies: bytes) -> None:
+        """What stands before the first line that is put. A start that fails before that has changed nothing."""
+        self._first = bodies
+
+    async def begin(self, memory: Memory) -> None:
+        """Write what was found, and remember it. A disk that is full is no reason not to start: then the log has a fault."""
+        try:
+            self.put()
+        except VaultError as error:
+            if error.code is not Code.AUDIT_DOWN:
+                raise
+        else:
+            await self.checkpoint(memory)
 
     def put(self, *bodies: bytes) -> None:
         """Write lines, all or none. Raises ``VaultError(AUDIT_DOWN)``: then what they tell of must not happen."""
@@ -196,10 +213,9 @@ class Trail:
         """The last line, the last checkpoint. What cannot be written any more is not waited for."""
         for tick in self.ticks:
             tick()
-        with suppress(VaultError):
-            self.put(body(Event.LOG, reason="stopped"))
         try:
-            await self.checkpoint(memory)
+            if not self._first:
+                await self._end(memory)
         except VaultError as error:
             _log.warning("the audit log could not be remembered", code=error.code, text=error.message)
         finally:
@@ -208,8 +224,15 @@ class Trail:
 
     # ------------------------------------------------------------------ parts
 
+    async def _end(self, memory: Memory) -> None:
+        with suppress(VaultError):
+            self.put(body(Event.LOG, reason="stopped"))
+        await self.checkpoint(memory)
+
     def _write(self, bodies: tuple[bytes, ...]) -> None:
         at = self._stamp()
+        if self._first:
+            bodies = (*self._first, *bodies)
         try:
             lines, link = sealed(self._mac, self._link, at, bodies)
             segment = self._segment
@@ -220,6 +243,8 @@ class Trail:
             self._fail(error)
             raise VaultError(Code.AUDIT_DOWN, _REFUSAL) from None
         self._link = link
+        if self._first:
+            self._first = ()
 
     def _next_segment(self, more: int) -> Segment:
         """The file for so many bytes more: a new one for a new day and where the last one is full, which is flushed beside the loop."""

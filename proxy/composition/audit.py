@@ -45,6 +45,10 @@ class Audit:
             None if fault is None else f"The audit log cannot be written ({fault}); nothing is revealed until it can."
         )
 
+    async def begin(self) -> None:
+        """The first line. Raises what the memory raises."""
+        await self.trail.begin(self.memory)
+
     async def upkeep(self) -> None:
         """Look after the log for ever."""
         await self.trail.run(self.memory, _report)

@@ -41,7 +41,10 @@ def told(folder: Path, *events: str) -> list[dict[str, Any]]:
 
 async def opened(folder: Path, memory: Remembered | None = None, clock: Clock | None = None, **given: Any) -> Trail:
     """The log of a folder; whoever asks for it closes it."""
-    return await open_trail(Options(folder, **given), MAC, clock or ManualClock(), memory or Remembered())
+    memory = memory or Remembered()
+    made = await open_trail(Options(folder, **given), MAC, clock or ManualClock(), memory)
+    await made.begin(memory)
+    return made
 
 
 class Kept(Nowhere):

@@ -71,6 +71,7 @@ async def test_a_folder_that_was_emptied_raises_an_alarm(tmp_path):
     for path in tmp_path.iterdir():
         path.unlink()
     made = await opening.open_trail(Options(tmp_path), MAC, ManualClock(), memory, kinds.append)
+    await made.begin(memory)
     await made.close(memory)
     assert kinds == ["log"]
     assert lines(tmp_path)[0]["n"] == 6
@@ -83,6 +84,16 @@ async def test_a_last_line_of_somebody_else_raises_an_alarm(tmp_path):
     path.write_bytes(path.read_bytes().replace(b'"reason":"stopped"', b'"reason":"stripped"'))
     assert await alarms(tmp_path, memory) == [opening.FOREIGN]
     assert len((await verified(tmp_path, memory)).faults) == 1
+
+
+async def test_a_start_that_fails_later_has_written_nothing(tmp_path):
+    memory = Remembered()
+    await put(tmp_path, memory)
+    (path,) = tmp_path.iterdir()
+    before = (path.read_bytes(), memory.content)
+    made = await opening.open_trail(Options(tmp_path), MAC, ManualClock(), memory)
+    await made.close(memory)
+    assert (path.read_bytes(), memory.content) == before
 
 
 async def test_a_folder_that_cannot_be_used_is_named(tmp_path):

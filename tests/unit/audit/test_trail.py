@@ -69,6 +69,19 @@ async def test_nothing_is_said_to_be_written_on_a_full_disk(tmp_path, disk):
     assert (await verified(tmp_path, memory)).faults == []
 
 
+async def test_a_start_on_a_full_disk_has_its_line_when_there_is_room(tmp_path, disk):
+    memory = Remembered()
+    disk.full = True
+    made = await opened(tmp_path, memory)
+    assert made.fault is not None
+    disk.full = False
+    made.look()
+    await made.close(memory)
+    reasons = [line["reason"] for line in told(tmp_path, "log")]
+    assert reasons == ["started", "the log is written again", "stopped"]
+    assert (await verified(tmp_path, memory)).faults == []
+
+
 async def test_what_waits_for_the_disk_is_bounded_and_the_rest_counted(tmp_path, disk, monkeypatch):
     monkeypatch.setattr(trails, "_WAITING", 2)
     async with trail(tmp_path) as made:

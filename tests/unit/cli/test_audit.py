@@ -34,6 +34,7 @@ async def write() -> None:
     store, _ = await open_with_key(settings)
     _, keysets = await open_environments(settings, store)
     audit = await open_audit(settings, store, keysets["default"], system_clock, Metrics())
+    await audit.begin()
     for key in ("1", "2"):
         mark = audit.witness.mark("default", "contact", key)
         audit.trail.put(

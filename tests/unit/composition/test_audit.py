@@ -19,7 +19,9 @@ KEYSET = Keyset.create("default")
 
 async def opened(folder: Path, metrics: Metrics, store: MemoryStore | None = None, **environ: str) -> Audit:
     given = {f"DOMICILE__{name}": text for name, text in {"DATA": str(folder), **environ}.items()}
-    return await open_audit(load(None, given), store or MemoryStore(), KEYSET, ManualClock(), metrics)
+    audit = await open_audit(load(None, given), store or MemoryStore(), KEYSET, ManualClock(), metrics)
+    await audit.begin()
+    return audit
 
 
 async def test_the_log_goes_on_over_starts_and_its_keys_are_those_of_the_keyset(tmp_path):

@@ -29,6 +29,7 @@ async def test_the_log_is_looked_at_beside_the_instance_that_writes_it_and_after
     store, _ = await open_with_key(settings)
     _, keysets = await open_environments(settings, store)
     audit = await open_audit(settings, store, keysets["default"], system_clock, Metrics())
+    await audit.begin()
     beside = await auditor(settings)
     assert beside.known.checkpoint.n == 1
     assert beside.mark("default", "p", "1") == audit.witness.mark("default", "p", "1")
