@@ -241,14 +241,12 @@ async def running(
         services = interface(settings, realm, Around(auth, metrics, guard, audit.interface))
         await stack.enter_async_context(asking(services, settings, metrics, clock))
         stack.push_async_callback(services.functions.close)
-        started.interface = await stack.enter_async_context(
-            listen("vault", settings.listen.vault, vault_app(services, hsts=ins.hsts), ins.vault_connection)
-        )
+        enter, at = stack.enter_async_context, settings.listen
+        interface_app, admin = vault_app(services, hsts=ins.hsts), admin_app(checks, metrics.render)
+        started.interface = await enter(listen("vault", at.vault, interface_app, ins.vault_connection, guard.first))
         auth.audiences.listening(started.interface)
-        started.admin = await stack.enter_async_context(
-            listen("admin", settings.listen.admin, admin_app(checks, metrics.render), connections=PatientConnection)
-        )
-        started.proxy = await stack.enter_async_context(listen("proxy", settings.listen.proxy, gateway.server))
+        started.admin = await enter(listen("admin", at.admin, admin, PatientConnection))
+        started.proxy = await enter(listen("proxy", at.proxy, gateway.server, first=guard.first))
         looking = (realm.run_upkeep(_UPKEEP, report), measure(realm.vaults, metrics, _UPKEEP), ins.watch())
         for work in (reloader.watch(), audit.upkeep(), *looking, keep_keys(auth, _UPKEEP), *guard.work()):
             stack.push_async_callback(_cancel, asyncio.create_task(work))

@@ -12,6 +12,7 @@ from proxy.errors import Code
 from proxy.telemetry.metrics import Metrics
 from proxy.web.admin import Check
 from proxy.web.guard.countries import Countries, read_database
+from proxy.web.guard.crowds import Crowds
 from proxy.web.guard.firewall import Firewall, Mode
 from proxy.web.guard.quotas import Quotas
 from proxy.web.guard.rates import Policy, Rates
@@ -37,6 +38,7 @@ class Guard:
     firewall: Firewall
     quotas: Quotas
     metrics: Metrics
+    first: Crowds | None = None  #: what new connections pass before anything else
     shared: "Shared | None" = None  #: what counts for several replicas
 
     def screened(self, listener: str) -> Callable[[str], None]:
@@ -92,7 +94,17 @@ class Guard:
 
 def open_guard(settings: Settings, metrics: Metrics) -> Guard:
     """The guard of an instance. Raises ``VaultError`` (BAD_SETTINGS) if the database of countries cannot be used."""
-    return Guard(_firewall(settings, metrics), _quotas(settings, metrics), metrics)
+    return Guard(_firewall(settings, metrics), _quotas(settings, metrics), metrics, _crowds(settings, metrics))
+
+
+def _crowds(settings: Settings, metrics: Metrics) -> Crowds | None:
+    closed = metrics.cell("domicile_limited_connections_total")
+
+    def told() -> None:
+        closed.value += 1
+
+    most = settings.limits.address_connections
+    return Crowds(most, Trusted(settings.trusted_proxies), told) if most else None
 
 
 def _quotas(settings: Settings, metrics: Metrics) -> Quotas:

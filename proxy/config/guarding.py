@@ -76,6 +76,12 @@ LIMITS: Final[dict[str, Setting]] = {
         "a whole number, such as 200, or 0 for no limit",
         "At most so many requests a second from one address, at the proxy and at the vault together; further ones are answered 429. 0: no limit.",
     ),
+    "limits.address_connections": Setting(
+        "0",
+        values.whole(0, 1_000_000),
+        "a whole number, such as 500, or 0 for no limit",
+        "At most so many open connections from one address, at the proxy and at the vault together; further ones are closed at once. 0: no limit.",
+    ),
     "limits.concurrent": Setting(
         "64",
         values.whole(1, 100_000),

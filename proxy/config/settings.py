@@ -221,6 +221,7 @@ class Limits:
     requests_per_second: int  #: of one credential; 0: no limit
     burst: int  #: seconds' worth of requests that may come at once
     address_requests_per_second: int  #: from one address, at the proxy and at the vault; 0: no limit
+    address_connections: int  #: open ones from one address, at the proxy and at the vault; 0: no limit
     concurrent: int  #: requests of one credential that are carried out at the same time
     uploads: int  #: uploads of one credential at the same time
     store: str | None  #: where several replicas count together; none: each for itself

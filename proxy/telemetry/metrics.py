@@ -115,6 +115,11 @@ METRICS: Final[dict[str, Declared]] = {
         ("listener", "limit"),
         "Requests answered 429, by listener (proxy, vault) and limit: credential, address, concurrent, uploads.",
     ),
+    "domicile_limited_connections_total": Declared(
+        "counter",
+        (),
+        "Connections to proxy and vault closed at once, because their address had limits.address_connections open.",
+    ),
     "domicile_limits_store_up": Declared(
         "gauge",
         (),

@@ -32,19 +32,24 @@ _OTHERWISE: Final = "the address cannot be opened. Check host and port of listen
 Connections = Callable[[web.Server], asyncio.BaseProtocol]
 
 
+#: What a new connection passes before the protocol that it is given.
+First = Callable[[asyncio.BaseProtocol], asyncio.BaseProtocol]
+
+
 @asynccontextmanager
 async def listen(
     name: str,
     address: tuple[str, int],
     served: web.Application | CallerServer,
     connections: Connections | None = None,
+    first: First | None = None,
 ) -> AsyncIterator[str]:
     """Serve at ``address`` until the block ends; gives ``host:port`` with the real port.
 
     Raises ``VaultError`` (PORT_IN_USE) if the address cannot be opened; ``name`` is the setting to change then.
     """
     if isinstance(served, CallerServer):
-        server = await _open(name, address, served.entrance)
+        server = await _open(name, address, served.entrance, first)
         served.listeners.append(server)
         try:
             yield _told(name, server)
@@ -56,9 +61,9 @@ async def listen(
     try:
         factory = runner.server
         if connections is not None and factory is not None:
-            server = await _open(name, address, partial(connections, factory))
+            server = await _open(name, address, partial(connections, factory), first)
         else:
-            server = await _open(name, address, factory)
+            server = await _open(name, address, factory, first)
         try:
             yield _told(name, server)
         finally:
@@ -68,19 +73,24 @@ async def listen(
 
 
 async def _open(
-    name: str, address: tuple[str, int], factory: Callable[[], asyncio.BaseProtocol] | None
+    name: str, address: tuple[str, int], factory: Callable[[], asyncio.BaseProtocol] | None, first: First | None
 ) -> asyncio.Server:
     if factory is None:
         raise TypeError("the application was not set up")
+    made = factory if first is None else partial(_behind, first, factory)
     host, port = address
     try:
-        return await asyncio.get_running_loop().create_server(factory, host, port, backlog=_BACKLOG)
+        return await asyncio.get_running_loop().create_server(made, host, port, backlog=_BACKLOG)
     except socket.gaierror:
         reason = "the host name is not known. Set an address of this machine with listen.{name}."
     except OSError as error:
         reason = _REASONS.get(error.errno or 0, _OTHERWISE)
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     raise VaultError(Code.PORT_IN_USE, f"Cannot listen at {place}: {reason.format(name=name)}")
+
+
+def _behind(first: First, factory: Callable[[], asyncio.BaseProtocol]) -> asyncio.BaseProtocol:
+    return first(factory())
 
 
 def _told(name: str, server: asyncio.Server) -> str:

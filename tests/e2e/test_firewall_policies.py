@@ -17,7 +17,7 @@ FIELDS = {
     "name": {"type": "string", "storage": "indexed_hashed"},
     "age": {"type": "integer", "storage": "indexed"},
 }
-ANN = {"id": "k1", "name": "Quibblethwaite", "age": 41}
+ANN: dict[str, Any] = {"id": "k1", "name": "Quibblethwaite", "age": 41}
 
 
 class Instance:

@@ -154,3 +154,28 @@ async def test_a_connection_that_never_ends_a_head_is_closed(tmp_path, monkeypat
             await client.send(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
             async with asyncio.timeout(PATIENCE):
                 assert await client.reader.read() == b""
+
+
+@pytest.mark.parametrize("listener", ["proxy", "interface"])
+async def test_an_address_meets_its_number_of_connections_at_both_listeners_together(tmp_path, listener):
+    async with started(settings(tmp_path, "http://127.0.0.1:1", "{address_connections: 3}")) as asking:
+        port = int(getattr(asking.instance, listener).rpartition(":")[2])
+        async with AsyncExitStack() as stack:
+            for _ in range(3):  # one of them may be that over which the token came
+                await stack.enter_async_context(RawClient(port))
+            await until_more(asking)
+        assert (await asking.vault("/docs")).status == 200, "there is room again, and the old connection is kept"
+
+
+async def until_more(asking: Asking) -> None:
+    """Open connections to the other listeners until one is closed at once."""
+    port = int(asking.instance.interface.rpartition(":")[2])
+    for _ in range(10):
+        async with RawClient(port) as client:
+            try:
+                await client.send(b"GET /docs HTTP/1.1\r\nHost: x\r\n\r\n")
+                if await client.reader.read(1) == b"":
+                    break
+            except ConnectionError:
+                break
+    assert "domicile_limited_connections_total 0.0" not in await asking.metrics()
