@@ -77,7 +77,7 @@ async def change_attachment(call: Call) -> Answer:
 
 async def show_attachment(call: Call) -> Answer:
     """What is known of a file."""
-    return _shown(call, await attachments.show(_owner(call, "record_key"), call.path["file_id"]), 200)
+    return _shown(call, await attachments.show(_owner(call, "record_key", Act.READ), call.path["file_id"]), 200)
 
 
 async def download_attachment(call: Call) -> Answer:

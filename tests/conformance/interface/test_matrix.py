@@ -1,0 +1,211 @@
+"""Every operation × every kind of caller, from the one table of ``tests.support.matrix``: status, code, what is told, what changes."""
+
+import base64
+import ipaddress
+import itertools
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from aiohttp import web
+
+from proxy.model.access import Principal
+from proxy.web.api.access import bearer
+from proxy.web.api.document.described import DESCRIBED
+from proxy.web.api.document.parts import Example
+from proxy.web.api.document.world import CONTACT, KEPT, RECORDS
+from proxy.web.api.operation import Access, Operation
+from proxy.web.api.operations import OPERATIONS
+from proxy.web.guard.firewall import Firewall, Mode
+from proxy.web.guard.quotas import Quotas
+from proxy.web.guard.rates import Policy as Quota
+from proxy.web.guard.rates import Rates
+from proxy.web.peers import Trusted
+from tests.conformance.test_interface_examples import attached, filled, request
+from tests.support.api import Said, access
+from tests.support.matrix import ALIASES, CALLERS, TABLE, UNDER, Endpoint, expected, policy
+from tests.support.world import ENGINES, World, world
+
+TABLED = [operation for operation in OPERATIONS if operation.name not in ALIASES]
+
+#: Texts of the records that are there, as they stand in answers; those of the fields that some callers must not see first.
+SECRET = ("Astrid Lind", "Björn Ek", "Carin Falk", '{\\"name\\":\\"Astrid\\"}', '{\\"name\\":\\"Bo\\"}')
+OF_PEOPLE = (*SECRET, *(str(record["email"]) for record in RECORDS), *(str(kept["key1"]) for kept in KEPT))
+
+#: What of it belongs to records that are there for callers under rows, or that a filter endpoint allows.
+OF_LUND = ("Carin Falk", "carin@example.com", '{\\"name\\":\\"Bo\\"}', "bo@example.com")
+OF_SECOND = ("Björn Ek", "bjorn@example.com", '{\\"name\\":\\"Bo\\"}', "bo@example.com")
+
+#: Their answers hold the examples of the document itself.
+TELLS_EXAMPLES = ("openapi", "docs")
+
+#: Who has asked too often.
+LIMITED = "chief of acme"
+ABROAD = "203.0.113.7"
+LOOPBACK = Trusted((ipaddress.ip_network("127.0.0.0/8"),))
+
+
+def test_the_table_has_every_operation():
+    assert set(TABLE) == {operation.name for operation in TABLED}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("caller", CALLERS)
+async def test_every_operation_answers_every_kind_of_caller_as_the_table_says(caller, engine, tmp_path):
+    wrong: list[object] = []
+    left = list(TABLED)
+    for number in itertools.count():
+        if not left:
+            break
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        async with scene(folder, engine, caller) as here:
+            texts = await furnish(here, stranger=caller in ("stranger", "too-often"))
+            first = await told(here)
+            while left:
+                operation = left.pop(0)
+                changes = expected(operation.name, caller).startswith(("ok", "empty")) and not reads(operation)
+                if changes and await told(here) != first:
+                    wrong.append(f"something before {operation.name} changed records")
+                wrong += await met(here, operation, caller, texts)
+                if changes:
+                    break  # what comes next needs everything as it was
+            else:
+                if await told(here) != first:
+                    wrong.append("something that was refused changed records")
+    assert wrong == []
+
+
+def reads(operation: Operation) -> bool:
+    return operation.reads or operation.method == "GET" or operation.access is Access.OPEN
+
+
+@asynccontextmanager
+async def scene(folder: Path, engine: str, caller: str) -> AsyncIterator[World]:
+    """A vault with the records of the document, a guard at its door, and the policies of the caller."""
+    rates = Rates(Quota("credential", 1_000_000, 1_000_000))
+    rates.owing.add(LIMITED)
+    given: dict[str, Any] = {
+        "acl": Endpoint(),
+        "firewall": Firewall(Mode.BLOCK, "se", (), None, LOOPBACK),
+        "quotas": Quotas(credential=rates),
+    }
+    async with world(folder, engine, **given) as here:
+        here.services.access = either(here)
+        await here.declare("contact", CONTACT)
+        for schema in ("contact", "records") if caller in UNDER else ():
+            body = policy(caller, schema)
+            await here.policy(caller.replace("-", "") + schema, body.pop("schema"), *body.pop("actions"), **body)
+        yield here
+
+
+async def furnish(here: World, *, stranger: bool) -> dict[str, str]:
+    """What the examples find; the texts that stand for what differs each time, files by the beginning of their address."""
+    for path, records in (("/api/models/contact", RECORDS), ("/api/records", KEPT)):
+        for record in records:
+            assert (await here.client("POST", path, "chief", json=record)).status == 201
+    await here.realm.create("acme" if stranger else "examples", "For examples")
+    made = await here.office.service.clients.create("examples", "default", admin=True)
+    await here.policy("spare", "contact", "read")
+    return {
+        "/api/models": await attached(here, "/api/models/contact/c-1"),
+        "/": await attached(here, "/api/records/se/r-1"),
+        "client_id": made.client.id,
+        "basic": base64.b64encode(f"{made.client.id}:{made.secret}".encode()).decode(),
+        "policy": "spare",
+    }
+
+
+def either(here: World) -> Any:
+    """Names of callers, as in other tests, and real tokens."""
+    real = bearer(here.office.service.tokens)
+
+    async def check(asked: web.Request) -> Principal:
+        named = asked.headers.get("Authorization", "").removeprefix("Bearer ")
+        return await (real if named.startswith("ey") else access)(asked)
+
+    return check
+
+
+async def told(here: World) -> list[Any]:
+    """Every record of both families and its files, as an administrator sees it."""
+    contacts = await here.client("GET", "/api/models/contact/export", "chief")
+    kept = await here.client("POST", "/api/records/find", "chief", json={"country": "se"})
+    return [contacts.json.get("data"), kept.json["data"]]
+
+
+async def met(here: World, operation: Operation, caller: str, texts: dict[str, str]) -> list[object]:
+    """What is wrong with what the caller gets."""
+    answer = await asked(here, operation, caller, texts)
+    wrong: list[object] = []
+    want, got = expected(operation.name, caller), said(answer, operation)
+    if got != (str(first_example(operation).status) if want in ("ok", "empty") else want):
+        wrong.append((operation.name, want, got))
+    shown = answer.body.decode(errors="replace")
+    if want == "empty" and any(text in shown for text in OF_PEOPLE):
+        wrong.append((operation.name, "is not empty"))
+    if operation.name not in TELLS_EXAMPLES:
+        wrong += [(operation.name, "tells", text) for text in hidden_from(caller, want) if text in shown]
+    return wrong
+
+
+def first_example(operation: Operation) -> Example:
+    """The first one that is not about an error."""
+    return next(example for example in DESCRIBED[operation.name].examples if example.status < 400)
+
+
+def said(answer: Said, operation: Operation) -> str:
+    if answer.status < 400:
+        return str(answer.status)
+    word = answer.json.get("code") or answer.json["error"]
+    if operation.refuse is not None and word == "access_denied":
+        word = "outside_country"  # as RFC 6749 would say it
+    return f"{answer.status} {word}"
+
+
+def hidden_from(caller: str, want: str) -> Sequence[str]:
+    """Texts that the answer must not hold."""
+    if want not in ("ok", "empty") or caller in (
+        "nobody",
+        "expired",
+        "stranger",
+        "write-only",
+        "delete-only",
+        "acl-none",
+    ):
+        return OF_PEOPLE
+    if caller in ("hidden", "redacted", "masked"):
+        return SECRET
+    allowed = {"rows": OF_LUND, "acl-some": OF_SECOND}.get(caller, OF_PEOPLE)
+    return [text for text in OF_PEOPLE if text not in allowed]
+
+
+async def asked(here: World, operation: Operation, caller: str, texts: dict[str, str]) -> Said:
+    """The example, as the caller sends it."""
+    example = first_example(operation)
+    family = "/api/models" if operation.path.startswith("/api/models") else "/"
+    texts = {**texts, "file_id": texts[family]}
+    path = operation.path
+    for name, value in example.path.items():
+        path = path.replace(f"{{{name}}}", quote(filled(value, texts), safe=""))
+    more = request(DESCRIBED[operation.name], example, texts)
+    if caller == "outside":
+        more["headers"]["X-Forwarded-For"] = ABROAD
+    if caller.startswith("acl-") and caller != "acl-no-token":
+        more["headers"]["x-client-auth"] = "Bearer somebody"
+    by = "" if "Authorization" in more["headers"] else await token(here, caller)
+    return await here.client(operation.method, path, by, params=dict(example.query), **more)
+
+
+async def token(here: World, caller: str) -> str:
+    if caller in UNDER:
+        name = caller.replace("-", "")
+        return f"under:{name}contact,{name}records"
+    if caller == "expired":
+        text = await here.office.token(await here.office.client(admin=True))
+        here.clock.advance(301_000)
+        return text
+    return {"nobody": "", "stranger": "acme", "too-often": LIMITED}.get(caller, "chief")
