@@ -7,6 +7,7 @@ Who can write the files and has no key can neither change a line nor make one.
 """
 
 import re
+from binascii import hexlify
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
@@ -52,14 +53,21 @@ class Read(NamedTuple):
 
 def sealed(mac: Mac, after: Link, at: str, bodies: Sequence[bytes]) -> tuple[bytes, Link]:
     """Lines with these members (JSON without its braces, no line breaks) that follow ``after``; and the last of them."""
-    number, before = after
+    number, before = after.n, after.hash.encode()
     lines: list[bytes] = []
     for body in bodies:
         number += 1
-        signed = b'{"n":%d,"at":"%b",%b,"prev":"%b"' % (number, at.encode(), body, before.encode())
-        before = mac(signed).hex()
-        lines.append(b'%b,"hash":"%b"}\n' % (signed, before.encode()))
-    return lines[0] if len(lines) == 1 else b"".join(lines), Link(number, before)
+        line, before = sealed_one(mac, (number, before), at.encode(), body)
+        lines.append(line)
+    return b"".join(lines), Link(number, before.decode())
+
+
+def sealed_one(mac: Mac, place: tuple[int, bytes], at: bytes, body: bytes) -> tuple[bytes, bytes]:
+    """One line, and its hash; ``place``: its number, and the hash of the line before."""
+    number, before = place
+    signed = b"".join((b'{"n":', str(number).encode(), b',"at":"', at, b'",', body, b',"prev":"', before, b'"'))
+    digest = hexlify(mac(signed))
+    return b"".join((signed, b',"hash":"', digest, b'"}\n')), digest
 
 
 def read(line: bytes) -> Read | None:

@@ -17,7 +17,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from proxy.audit.chain import Link, Mac, read, sealed
+from proxy.audit.chain import Link, Mac, read, sealed_one
 from proxy.audit.members import Event, body
 from proxy.audit.memory import Memory, recall, remember
 from proxy.audit.segments import Segment, end_of, first_of, flush_folder, segment_path, segments
@@ -58,7 +58,8 @@ class Trail:
         self._options = options
         self._mac = mac
         self._clock = clock
-        self._link = link
+        self._n = link.n
+        self._prev = link.hash.encode()
         self._flushed = link.n  #: the last line that is on the disk
         self._flushing: asyncio.Task[None] | None = None
         self._segment = segment
@@ -68,11 +69,11 @@ class Trail:
             None  #: the day of the file; of one that was there already, that of the first line put
         )
         self._second = -1
-        self._second_text = ""
+        self._second_text = b""
         self._disk = ThreadPoolExecutor(1, "audit")  # flushes take their turn, files that are full included
         self._fault: str | None = None
         self._tried = 0.0
-        self._waiting: deque[tuple[str, bytes]] = deque()
+        self._waiting: deque[tuple[bytes, bytes]] = deque()
         self._lost = 0
         self._first: tuple[
             bytes, ...
@@ -83,7 +84,7 @@ class Trail:
     @property
     def link(self) -> Link:
         """The last line."""
-        return self._link
+        return Link(self._n, self._prev.decode())
 
     @property
     def fault(self) -> str | None:
@@ -139,7 +140,7 @@ class Trail:
         """Where the settings ask for it: return when every line so far is on the disk. Raises ``VaultError(AUDIT_DOWN)``."""
         if not self._options.sync:
             return
-        wanted = self._link.n
+        wanted = self._n
         while self._flushed < wanted:
             if self._flushing is None:
                 self._flushing = asyncio.create_task(self._flush())
@@ -180,9 +181,9 @@ class Trail:
     async def checkpoint(self, memory: Memory) -> None:
         """Put on the disk what was written, then remember the last line. Raises ``VaultError``."""
         remembered = await recall(memory)
-        if remembered.checkpoint.n >= self._link.n:
+        if remembered.checkpoint.n >= self._n:
             return
-        link = self._link
+        link = self.link
         if self._flushed < link.n:
             await self._flush()
         if self._fault is None:
@@ -233,16 +234,21 @@ class Trail:
         at = self._stamp()
         if self._first:
             bodies = (*self._first, *bodies)
+        number, before, lines = self._n, self._prev, []
+        for one in bodies:
+            number += 1
+            line, before = sealed_one(self._mac, (number, before), at, one)
+            lines.append(line)
+        data = lines[0] if len(lines) == 1 else b"".join(lines)
         try:
-            lines, link = sealed(self._mac, self._link, at, bodies)
             segment = self._segment
-            if segment is None or self._day != self._began or segment.size + len(lines) > self._options.segment:
-                segment = self._next_segment(len(lines))
-            segment.append(lines)
+            if segment is None or self._day != self._began or segment.size + len(data) > self._options.segment:
+                segment = self._next_segment(len(data))
+            segment.append(data)
         except OSError as error:
             self._fail(error)
             raise VaultError(Code.AUDIT_DOWN, _REFUSAL) from None
-        self._link = link
+        self._n, self._prev = number, before
         if self._first:
             self._first = ()
 
@@ -252,21 +258,21 @@ class Trail:
         if full is not None and self._began is None and full.size + more <= self._options.segment:
             self._began = self._day
             return full
-        self._segment = fresh = Segment(segment_path(self._options.folder, self._link.n + 1))
+        self._segment = fresh = Segment(segment_path(self._options.folder, self._n + 1))
         self._fresh = True
         self._began = self._day
         if full is not None:
             self._disk.submit(full.close)
         return fresh
 
-    def _stamp(self) -> str:
+    def _stamp(self) -> bytes:
         now = self._clock()
         second, thousandth = divmod(now, 1000)
         if second != self._second:
             self._second = second
             self._day = now // _DAY
-            self._second_text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-        return f"{self._second_text}.{thousandth:03d}Z"
+            self._second_text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second)).encode()
+        return b"%b.%03dZ" % (self._second_text, thousandth)
 
     def _fail(self, error: OSError) -> None:
         self._tried = time.monotonic()
@@ -279,7 +285,7 @@ class Trail:
         if time.monotonic() - self._tried < _LOOK:
             raise VaultError(Code.AUDIT_DOWN, _REFUSAL)
         self._tried = time.monotonic()
-        late = [b'%b,"since":"%b"' % (one, at.encode()) for at, one in self._waiting]
+        late = [b'%b,"since":"%b"' % (one, at) for at, one in self._waiting]
         back = body(Event.LOG, reason="the log is written again", count=self._lost)
         fault, self._fault = self._fault, None
         try:
@@ -298,7 +304,7 @@ class Trail:
 
     async def _flush(self) -> None:
         """Everything written so far is on the disk, or the log has a fault."""
-        link, segment, fresh = self._link, self._segment, self._fresh
+        last, segment, fresh = self._n, self._segment, self._fresh
         self._fresh = False
         try:
             await asyncio.get_running_loop().run_in_executor(self._disk, self._to_disk, segment, fresh)
@@ -307,7 +313,7 @@ class Trail:
             self._fail(error)
         finally:
             self._flushing = None
-        self._flushed = max(self._flushed, link.n)
+        self._flushed = max(self._flushed, last)
 
     def _to_disk(self, segment: Segment | None, fresh: bool) -> None:
         if segment is not None:

@@ -122,9 +122,12 @@ class Teller:
         return self._line(self._written, status, (len(held), marks), fields), marks
 
     def _line(self, head: bytes, status: int, records: tuple[int, Sequence[str]], fields: frozenset[str]) -> bytes:
-        told = b',"status":%d' % status if status else b""
         count, marks = records
-        line = b'%b%b,%b,"count":%d' % (head, told, self._tail, count)
+        if status and marks and fields:  # as nearly always
+            told = (head, status, self._tail, count, '","'.join(marks).encode(), self._names(fields))
+            return b'%b,"status":%d,%b,"count":%d,"records":["%b"],"fields":[%b]' % told
+        line = b'%b,"status":%d,%b' % (head, status, self._tail) if status else b"%b,%b" % (head, self._tail)
+        line = b'%b,"count":%d' % (line, count)
         if marks:
             line = b'%b,"records":["%b"]' % (line, '","'.join(marks).encode())
         return b'%b,"fields":[%b]' % (line, self._names(fields)) if fields else line
