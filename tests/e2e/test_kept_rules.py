@@ -17,6 +17,7 @@ import pytest
 from tests.e2e.conftest import World
 from tests.support.application import Application
 from tests.support.instance import Instance
+from tests.support.patience import PATIENCE
 from tests.support.people import ANN, RULES
 from tests.support.serving import serving
 from tests.support.tree import ROOT
@@ -196,11 +197,12 @@ async def test_a_key_that_is_kept_otherwise_is_rewritten_for_them_too(tmp_path: 
 
 async def _settled(vault: Vault) -> None:
     """Wait until no record is being rewritten."""
-    while True:
-        _, schema = await vault.ask("GET", "/api/schemas/records")
-        if schema["migration"] is None or schema["migration"]["state"] in ("done", "failed"):
-            return
-        await asyncio.sleep(0.05)
+    async with asyncio.timeout(2 * PATIENCE):
+        while True:
+            _, schema = await vault.ask("GET", "/api/schemas/records")
+            if schema["migration"] is None or schema["migration"]["state"] in ("done", "failed"):
+                return
+            await asyncio.sleep(0.05)
 
 
 def _in_columns(store: Path, text: str) -> bool:
