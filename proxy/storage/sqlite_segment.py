@@ -181,7 +181,9 @@ class Segment:
         row, shared, unique = change
         rid, key = row[0], row[1]
         seen = self._seen
-        if rid in seen or (key is not None and key in seen) or not self._indexed.isdisjoint(unique):
+        if seen and (rid in seen or (key is not None and key in seen)):
+            return False
+        if unique and not self._indexed.isdisjoint(unique):
             return False
         self._inserts.append(self._sql.stored(row))
         if shared or unique:

@@ -51,7 +51,8 @@ async def create(
     each key that is used; ``CONFLICT`` when the records kept changing.
     """
     refuse_of_rules(records, (draft.key for draft in drafts))
-    await records.permit(Act.WRITE, [draft.key for draft in drafts if draft.key is not None])
+    if records.gate is not None:
+        await records.permit(Act.WRITE, [draft.key for draft in drafts if draft.key is not None])
     _refuse_incomplete(records, drafts)
     keys = _keys(records, drafts)
     made, changes = _inserts(records, drafts, keys, by)
@@ -185,8 +186,9 @@ def record_of(row: Row, key: str | None, fields: Fields, by: str, eras: Eras | N
 
 def _keys(records: Records, drafts: Sequence[Draft]) -> list[bytes]:
     """The key hashes of the drafts; a key may come once."""
-    keys = [records.collection.key_hash(draft.key or "") for draft in drafts]
-    if len(set(keys)) == len(keys):
+    hash_of = records.collection.key_hash
+    keys = [hash_of(draft.key or "") for draft in drafts]
+    if len(keys) == 1 or len(set(keys)) == len(keys):
         return keys
     first = dict(zip(reversed(keys), reversed(drafts), strict=True))
     text = "An earlier record of the batch has this key."
