@@ -63,7 +63,7 @@ async def tokens(office: Office) -> dict[str, dict[str, str]]:
 
 async def reached(office: Office, done: int) -> Any:
     """The run once it has visited so many, or has ended."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(PATIENCE + RECORDS / 50):
         while (run := await office.ask("GET", ALL))["state"] == "running" and run["done"] < done:  # noqa: ASYNC110  # of another process
             await asyncio.sleep(0.005)
     return run

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.model.builtin import RECORDS, records_schema
+from proxy.model.builtin import RECORDS, RecordKeys, records_schema
 from proxy.storage.memory import MemoryStore
 from proxy.vault.catalog import Catalog, open_catalog
 from proxy.vault.closing import nothing
@@ -195,3 +195,23 @@ async def test_a_store_that_fails_is_tried_again(office: Office, monkeypatch: py
     await office.job.settled()
     assert [error.code for error in office.reported] == [Code.VAULT_DOWN]
     assert None not in (await office.tokens()).values()
+
+
+async def test_tokens_outlive_a_change_of_how_keys_are_kept() -> None:
+    office = await opened()
+    await office.add(150, key1="Ann", key2="Lee")
+    await office.job.begin(wanted(key1="alphaNumeric"))
+    await office.job.settled()
+    before = await office.tokens()
+    await office.job.close()
+    await office.catalog.close()
+    keys = RecordKeys(plain=frozenset({"key1"}), partial_match=frozenset({"key2"}))
+    bench = await make_bench(office.bench.store, office.bench.people.around.keyset)
+    catalog = await open_catalog(bench.vault, office.reported.append, (records_schema(keys),))
+    await catalog.settled(RECORDS)
+    after = Office(bench, catalog, await open_job(bench.vault, catalog, office.reported.append), office.reported)
+    assert await after.tokens() == before
+    (token, _) = before["r7"] or ("", ())
+    assert [one.record.key for one in await resolve(catalog.records(RECORDS), [token])] == ["r7"]
+    await catalog.close()
+    assert office.reported == []
