@@ -26,6 +26,7 @@ from proxy.composition.measuring import measure, observer, report, vault_check
 from proxy.composition.policies import govern, reread
 from proxy.composition.realm import Opened, Realm, opening
 from proxy.composition.schemas import open_schemas
+from proxy.composition.secrets import scraper_secret
 from proxy.composition.stopped import stopped_clients
 from proxy.composition.stores import (
     key_source,
@@ -55,7 +56,7 @@ from proxy.storage.sqlite_file import refuse_new
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.catalog import Catalog
 from proxy.vault.vault import Vault, VaultOptions, has_keyset, new_vault, open_vault
-from proxy.web.admin import admin_app
+from proxy.web.admin import Watchers, admin_app
 from proxy.web.api.app import vault_app
 from proxy.web.applications import Applications
 from proxy.web.gateway import Gateway
@@ -242,7 +243,8 @@ async def running(
         await stack.enter_async_context(asking(services, settings, metrics, clock))
         stack.push_async_callback(services.functions.close)
         enter, at = stack.enter_async_context, settings.listen
-        interface_app, admin = vault_app(services, hsts=ins.hsts), admin_app(checks, metrics.render)
+        watchers = Watchers(services.access, scraper_secret(settings))
+        interface_app, admin = vault_app(services, hsts=ins.hsts), admin_app(checks, metrics.render, watchers)
         started.interface = await enter(listen("vault", at.vault, interface_app, ins.vault_connection, guard.first))
         auth.audiences.listening(started.interface)
         started.admin = await enter(listen("admin", at.admin, admin, PatientConnection))

@@ -8,7 +8,7 @@ from typing import Final
 
 from proxy.auth.external import ByIntrospection, ByKeys, Expected, External
 from proxy.clock import Clock
-from proxy.composition.secrets import read_secret
+from proxy.composition.secrets import read_secret, scraper_secret
 from proxy.config import Settings
 from proxy.errors import Code, Detail, VaultError
 from proxy.telemetry.metrics import Metrics
@@ -62,6 +62,7 @@ def check_asking(settings: Settings) -> None:
         _context(settings.auth.issuer_authorities, "auth.issuer_authorities")
     if settings.auth.introspection_credentials is not None:
         read_secret(settings.auth.introspection_credentials, "auth.introspection_credentials")
+    scraper_secret(settings)
 
 
 def _among(names: Sequence[str]) -> Callable[[Sequence[str]], bool]:

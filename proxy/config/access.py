@@ -62,6 +62,12 @@ ACCESS: Final[dict[str, Setting]] = {
         "the name of a claim, such as client_id, azp or sub",
         "The claim of the external issuer's tokens that names the client, by the external_id it is registered with.",
     ),
+    "admin.metrics_token": Setting(
+        "none",
+        values.secret,
+        "none, env: and the name of a variable, or file:/// and the path of a file",
+        "Where the secret is that a scraper of /metrics shows as its bearer token; without it, an administrator's access token alone counts.",
+    ),
     "acl.timeout": Setting(
         "5s",
         values.duration,

@@ -23,7 +23,7 @@ LISTEN: Final[dict[str, Setting]] = {
         "127.0.0.1:8082",
         values.address,
         "host:port, such as 127.0.0.1:8082",
-        "Where probes and metrics are answered: /healthz, /readyz, /metrics.",
+        "Where probes and metrics are answered: /healthz and /readyz to everybody, /metrics to administrators and scrapers.",
     ),
     "listen.insecure": Setting(
         "false",

@@ -153,6 +153,13 @@ class Audit:
 
 
 @dataclass(frozen=True, slots=True)
+class Admin:
+    """The administration listener."""
+
+    metrics_token: Secret | None  #: what a scraper shows
+
+
+@dataclass(frozen=True, slots=True)
 class Acl:
     """How filter endpoints of access policies are asked."""
 
@@ -277,6 +284,7 @@ class Settings:
     keys: Keys
     auth: Auth
     acl: Acl
+    admin: Admin
     firewall: Firewall
     audit: Audit
     pending: Pending

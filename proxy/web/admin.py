@@ -1,16 +1,43 @@
-"""The administration listener: ``/healthz``, ``/readyz`` and ``/metrics``, nothing else."""
+"""The administration listener: ``/healthz``, ``/readyz`` and ``/metrics``, nothing else.
 
+Whoever reaches it may ask whether the process is well. Metrics tell of the traffic, so they are for administrators of the
+environment ``default``, with an access token, and for a scraper that shows the secret of the setting ``admin.metrics_token``.
+"""
+
+import hmac
 from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple
 
 from aiohttp import web
 
+from proxy.errors import VaultError
+from proxy.model.access import Principal
+from proxy.model.environment import DEFAULT
 from proxy.telemetry.metrics import CONTENT_TYPE
+from proxy.web.api.access import not_admin
+from proxy.web.api.errors import refused
 
 #: A check of readiness: ``None``, or a sentence that says what is wrong.
 Check = Callable[[], Awaitable[str | None]]
 
 
-def admin_app(checks: Mapping[str, Check], metrics: Callable[[], bytes]) -> web.Application:
+class Watchers(NamedTuple):
+    """Who may see the metrics."""
+
+    access: Callable[[web.Request], Awaitable[Principal]]  #: who calls; raises ``VaultError``
+    secret: Callable[[], str | None]  #: what a scraper shows as its bearer token, at the moment
+
+    async def check(self, request: web.Request) -> None:
+        """Raise ``VaultError`` unless the request comes from one of them: UNAUTHORIZED, FORBIDDEN, BAD_REQUEST, ISSUER_UNREACHABLE."""
+        secret, sent = self.secret(), request.headers.getall("Authorization", ())
+        if secret is not None and len(sent) == 1 and _same(sent[0], secret):
+            return
+        principal = await self.access(request)
+        if not principal.admin or principal.environment != DEFAULT:
+            raise not_admin(f"Metrics are for administrators of the environment {DEFAULT}.")
+
+
+def admin_app(checks: Mapping[str, Check], metrics: Callable[[], bytes], watchers: Watchers) -> web.Application:
     """``/healthz``: this process answers. ``/readyz``: 200 if every check passes, else 503; the body names each check."""
 
     async def healthz(_: web.Request) -> web.Response:
@@ -22,7 +49,13 @@ def admin_app(checks: Mapping[str, Check], metrics: Callable[[], bytes]) -> web.
         told = {name: fault or "ok" for name, fault in faults.items()}
         return web.json_response({"status": "ok" if ready else "unready", "checks": told}, status=200 if ready else 503)
 
-    async def scrape(_: web.Request) -> web.Response:
+    async def scrape(request: web.Request) -> web.Response:
+        try:
+            await watchers.check(request)
+        except VaultError as error:
+            answer = refused("", error)
+            headers = {**answer.headers, "Content-Type": answer.media_type}
+            return web.Response(status=answer.status, body=answer.body, headers=headers)
         return web.Response(body=metrics(), headers={"Content-Type": CONTENT_TYPE})
 
     app = web.Application(client_max_size=1024)
@@ -37,3 +70,10 @@ async def _plain(_: web.Request, response: web.StreamResponse) -> None:
     """Nobody needs to know which software answers; and no answer is worth keeping."""
     response.headers["Server"] = "domicile"
     response.headers["Cache-Control"] = "no-store"
+
+
+def _same(sent: str, secret: str) -> bool:
+    """Whether a field shows the secret as its bearer token; takes as long for a wrong one."""
+    scheme, _, shown = sent.partition(" ")
+    found = shown.strip(" ").encode("utf-8", "surrogateescape")
+    return scheme.lower() == "bearer" and hmac.compare_digest(found, secret.encode())

@@ -15,6 +15,7 @@ from tests.support.browser import Browser, Page
 from tests.support.demo import Demo, demo
 from tests.support.files import rewrite
 from tests.support.patience import PATIENCE
+from tests.support.scraping import FIELD
 
 RIGHT = "document.querySelector('#stored-list')"
 CARDS = "document.querySelectorAll('.card').length"
@@ -73,9 +74,10 @@ async def newest(page: Page) -> dict[str, Any]:
 
 
 async def admin(page: Page, path: str) -> tuple[int, str]:
-    address = await page.evaluate("document.querySelector('nav a[href$=\"/metrics\"]').href")
-    async with aiohttp.ClientSession() as client, client.get(address.removesuffix("/metrics") + path) as answer:
-        return answer.status, await answer.text()
+    address = await page.evaluate("document.querySelector('nav a[href$=\"/readyz\"]').href")
+    async with aiohttp.ClientSession() as client:
+        async with client.get(address.removesuffix("/readyz") + path, headers=FIELD) as answer:
+            return answer.status, await answer.text()
 
 
 async def version(page: Page) -> str:

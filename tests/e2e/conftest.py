@@ -16,6 +16,7 @@ from tests.support.patience import PATIENCE
 from tests.support.people import rules
 from tests.support.rawclient import RawClient, get
 from tests.support.rawhttp import Message
+from tests.support.scraping import FIELD
 from tests.support.serving import serving
 
 
@@ -38,7 +39,7 @@ class World:
 
     async def metrics(self) -> str:
         """The text of /metrics."""
-        async with self.caller.get(self.instance.admin + "/metrics") as answer:
+        async with self.caller.get(self.instance.admin + "/metrics", headers=FIELD) as answer:
             return await answer.text()
 
     async def become(self, name: str, value: float, **labels: str) -> None:

@@ -22,6 +22,7 @@ from tests.support.ports import closed_port
 from tests.support.rawclient import RawClient, get, post
 from tests.support.rawhttp import Message
 from tests.support.rawserver import OK, Behaviour, RawServer, drips, says, silent
+from tests.support.scraping import bearer
 
 BODY = json.dumps(ANN).encode()
 NAME = str(ANN["name"]).encode()
@@ -173,7 +174,8 @@ async def test_an_application_that_is_gone_is_left_alone_and_a_refused_write_sto
 
 async def metrics(instance: Instance) -> list[str]:
     async with RawClient(int(instance.running.admin.rpartition(":")[2])) as client:
-        return (await client.ask(get("/metrics"), PATIENCE)).body.decode().splitlines()
+        shown = f"Authorization: Bearer {await bearer(instance.running)}"
+        return (await client.ask(get("/metrics", shown), PATIENCE)).body.decode().splitlines()
 
 
 @pytest.mark.parametrize("failures", ["0", "10"])

@@ -16,6 +16,7 @@ from tests.support.crowd import FIELDS, MARKERS, VALUES, Crowd, body, faults, mo
 from tests.support.lives import Installation, nursery
 from tests.support.patience import PATIENCE
 from tests.support.people import rules
+from tests.support.scraping import FIELD
 from tests.support.serving import serving
 
 DAY = 86_400_000
@@ -52,7 +53,7 @@ async def moods(tmp_path: Path) -> AsyncIterator[Crowd]:
 
 async def gauge(crowd: Crowd) -> dict[str, int]:
     """Records in the vault by state."""
-    async with crowd.caller.get(crowd.installation.admin + "/metrics") as answer:
+    async with crowd.caller.get(crowd.installation.admin + "/metrics", headers=FIELD) as answer:
         lines = (await answer.text()).splitlines()
     found = [line for line in lines if line.startswith("domicile_records{")]
     return {line.split('state="')[1].split('"')[0]: int(float(line.rsplit(" ", 1)[1])) for line in found}

@@ -50,7 +50,8 @@ class Asking:
             return answer.status
 
     async def metrics(self) -> str:
-        async with self._session.get(f"http://{self.instance.admin}/metrics") as answer:
+        headers = {"Authorization": f"Bearer {self._token}"}
+        async with self._session.get(f"http://{self.instance.admin}/metrics", headers=headers) as answer:
             return await answer.text()
 
 

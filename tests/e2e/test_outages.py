@@ -19,6 +19,7 @@ from tests.support.lives import Installation, nursery
 from tests.support.patience import PATIENCE
 from tests.support.people import rules
 from tests.support.ports import closed_port
+from tests.support.scraping import FIELD
 from tests.support.serving import serving
 
 
@@ -65,7 +66,7 @@ async def send(crowd: Crowd, method: str, path: str, **options: Any) -> tuple[in
 
 async def metrics(crowd: Crowd, name: str, label: str) -> float:
     """The sum of the samples of a metric that carry this text in their labels."""
-    async with crowd.caller.get(crowd.installation.admin + "/metrics") as answer:
+    async with crowd.caller.get(crowd.installation.admin + "/metrics", headers=FIELD) as answer:
         lines = (await answer.text()).splitlines()
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name + "{") and label in line)
 

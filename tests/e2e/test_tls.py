@@ -22,6 +22,7 @@ from tests.support.patience import PATIENCE
 from tests.support.people import rules
 from tests.support.rawclient import RawClient, get, post
 from tests.support.rawserver import OK, RawServer, says
+from tests.support.scraping import FIELD
 from tests.support.secured import TLS_1_2, TLS_1_3, greeted, replace, trusting
 from tests.support.tree import ROOT
 
@@ -75,7 +76,7 @@ async def checks(instance: Instance) -> tuple[int, Any]:
 
 
 async def metrics(instance: Instance) -> str:
-    async with aiohttp.ClientSession() as session, session.get(instance.admin + "/metrics") as answer:
+    async with aiohttp.ClientSession() as session, session.get(instance.admin + "/metrics", headers=FIELD) as answer:
         return await answer.text()
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.patience import PATIENCE
+from tests.support.scraping import SCRAPED
 from tests.support.tree import ROOT
 
 
@@ -76,7 +77,7 @@ async def demo(folder: Path, *arguments: str) -> AsyncIterator[Demo]:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "proxy", "demo", *arguments),
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), **SCRAPED},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )

@@ -13,6 +13,7 @@ from typing import Any
 
 from proxy.errors import Code, VaultError
 from tests.support.patience import PATIENCE
+from tests.support.scraping import SCRAPED
 
 
 @dataclass
@@ -46,6 +47,7 @@ class Instance:
             "DOMICILE__LISTEN__PROXY": "127.0.0.1:0",
             "DOMICILE__LISTEN__VAULT": "127.0.0.1:0",
             "DOMICILE__LISTEN__ADMIN": "127.0.0.1:0",
+            **SCRAPED,
             "DOMICILE__LIMITS__REQUESTS_PER_SECOND": "0",  # crowds of tests are one client; limits have tests of their own
             **self.environment,
         }

@@ -14,6 +14,7 @@ from typing import Any
 from tests.support.crashing import ROUNDS, Life
 from tests.support.instance import parsed
 from tests.support.patience import PATIENCE
+from tests.support.scraping import SCRAPED
 
 
 class Nursery:
@@ -135,6 +136,7 @@ class Installation:
             "DOMICILE__LISTEN__PROXY": "127.0.0.1:0",
             "DOMICILE__LISTEN__VAULT": "127.0.0.1:0",
             "DOMICILE__LISTEN__ADMIN": "127.0.0.1:0",
+            **SCRAPED,
             **self.environment,
         }
         output, log = (str(self.folder / f"{self.lives}.{kind}") for kind in ("out", "log"))

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from proxy import bootstrap
-from proxy.bootstrap import Overrides, check_keys, check_store, load_rules, prepare, running, try_rules
+from proxy.bootstrap import Overrides, Running, check_keys, check_store, load_rules, prepare, running, try_rules
 from proxy.config import Keys, Settings, load
 from proxy.crypto.sources import open_source
 from proxy.errors import Code, VaultError
@@ -19,6 +19,7 @@ from proxy.redactor.cases import Case
 from proxy.telemetry import logs
 from tests.support.patience import PATIENCE
 from tests.support.people import rules
+from tests.support.scraping import bearer
 from tests.support.tree import ROOT
 
 KEY = base64.b64encode(bytes(range(32))).decode()
@@ -256,11 +257,12 @@ async def test_a_text_that_stands_in_a_token_by_chance_is_no_fault(settings, mon
 # ---------------------------------------------------------------------- a running instance
 
 
-async def measured(admin: str, caller: aiohttp.ClientSession) -> str:
+async def measured(started: Running, caller: aiohttp.ClientSession) -> str:
     """The metrics, as soon as the records have been counted."""
+    headers = {"Authorization": f"Bearer {await bearer(started)}"}
     async with asyncio.timeout(PATIENCE):
         while True:
-            async with caller.get(f"http://{admin}/metrics") as answer:
+            async with caller.get(f"http://{started.admin}/metrics", headers=headers) as answer:
                 text = await answer.text()
             if 'domicile_records{schema="person",state="live"} 0.0' in text:
                 return text
@@ -271,7 +273,7 @@ async def test_a_running_instance_listens_answers_and_closes(settings, lines):
     async with running(settings) as started, aiohttp.ClientSession() as caller:
         async with caller.get(f"http://{started.admin}/readyz") as answer:
             assert answer.status == 200
-        text = await measured(started.admin, caller)
+        text = await measured(started, caller)
         async with caller.get(f"http://{started.proxy}/people/1") as answer:
             assert (answer.status, (await answer.json())["code"]) == (502, "upstream_unreachable")
         async with caller.get(f"http://{started.interface}/docs") as answer:

@@ -1,6 +1,7 @@
 import pytest
 
-from proxy.composition.secrets import read_secret
+from proxy.composition.secrets import read_secret, scraper_secret
+from proxy.config import load
 from proxy.config.settings import Secret
 from proxy.errors import Code, VaultError
 
@@ -27,3 +28,29 @@ def test_a_place_that_is_not_there_is_told(place):
     with pytest.raises(VaultError) as caught:
         read_secret(place, "a.b")
     assert place.place in caught.value.details[0].text
+
+
+def test_the_secret_of_scrapers_may_change_while_the_instance_runs(tmp_path):
+    place = tmp_path / "token"
+    settings = load(None, {"DOMICILE__ADMIN__METRICS_TOKEN": f"file://{place}"})
+    place.write_text("the first of two secrets\n")
+    secret = scraper_secret(settings)
+    assert secret() == "the first of two secrets"
+    place.write_text("the second of two secrets\n")
+    assert secret() == "the second of two secrets"
+    for unfit in ("", "short"):
+        place.write_text(unfit)
+        assert secret() is None
+    place.unlink()
+    assert secret() is None
+    assert scraper_secret(load(None, {}))() is None
+
+
+@pytest.mark.parametrize("content", [None, "", "too short"])
+def test_a_secret_that_cannot_be_used_ends_the_start(tmp_path, content):
+    if content is not None:
+        (tmp_path / "token").write_text(content)
+    settings = load(None, {"DOMICILE__ADMIN__METRICS_TOKEN": f"file://{tmp_path / 'token'}"})
+    with pytest.raises(VaultError) as caught:
+        scraper_secret(settings)
+    assert caught.value.details[0].source == "admin.metrics_token"
