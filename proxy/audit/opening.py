@@ -39,15 +39,10 @@ async def open_trail(
     known = await recall(memory)
     try:
         options.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not os.access(options.folder, os.R_OK | os.W_OK | os.X_OK):
-            raise PermissionError(0, "no permission")
+        _refuse_unusable(options.folder)
         found = _found(options.folder, mac, known)
     except OSError as error:
-        raise VaultError(
-            Code.NOT_WRITABLE,
-            f"The audit log cannot be kept in {options.folder} ({error.strerror}): make that a folder which this program may "
-            "write to, or name another one in the setting audit.folder.",
-        ) from None
+        raise _unusable(options.folder, error) from None
     trail = Trail(options, mac, clock, found.link, found.segment)
     trail.alarm = alarm
     first = [body(Event.LOG, reason="started")]
@@ -59,6 +54,30 @@ async def open_trail(
         alarm("log")
     trail.found(*first)
     return trail
+
+
+def check_folder(folder: Path) -> None:
+    """Raise what ``open_trail`` would say of the folder; makes nothing. One that is not there is made by the first start."""
+    try:
+        place = next(path for path in (folder, *folder.parents) if path.exists())
+        _refuse_unusable(place)
+    except OSError as error:
+        raise _unusable(folder, error) from None
+
+
+def _refuse_unusable(folder: Path) -> None:
+    if not folder.is_dir():
+        raise NotADirectoryError(0, "not a folder")
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        raise PermissionError(0, "no permission")
+
+
+def _unusable(folder: Path, error: OSError) -> VaultError:
+    return VaultError(
+        Code.NOT_WRITABLE,
+        f"The audit log cannot be kept in {folder} ({error.strerror}): make that a folder which this program may write to, or "
+        "name another one in the setting audit.folder.",
+    )
 
 
 def _found(folder: Path, mac: Mac, known: Known) -> _Found:

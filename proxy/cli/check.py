@@ -56,6 +56,14 @@ def _store(settings: Settings) -> str:
     return str(place) if place.exists() else f"{place}, made at the first start"
 
 
+def _audit(settings: Settings) -> str:
+    from proxy.audit.opening import check_folder
+
+    folder = settings.audit.folder
+    check_folder(folder)
+    return str(folder) if folder.exists() else f"{folder}, made at the first start"
+
+
 def _schemas(settings: Settings) -> str:
     from proxy.config.schemas import read_schemas
 
@@ -108,6 +116,7 @@ PARTS: Final[dict[str, Part]] = {
     "policies": _policies,
     "keys": _keys,
     "store": _store,
+    "audit": _audit,
     "upstream": _upstream,
     "firewall": _firewall,
     "tls": _tls,

@@ -102,3 +102,10 @@ async def test_a_folder_that_cannot_be_used_is_named(tmp_path):
         await opened(tmp_path / "file")
     assert raised.value.code is Code.NOT_WRITABLE
     assert "audit.folder" in raised.value.message
+    for place in (tmp_path / "file", tmp_path / "file" / "audit"):
+        with pytest.raises(VaultError) as looked:
+            opening.check_folder(place)
+        assert looked.value.code is Code.NOT_WRITABLE
+    opening.check_folder(tmp_path)
+    opening.check_folder(tmp_path / "new" / "audit")
+    assert not (tmp_path / "new").exists()

@@ -97,6 +97,7 @@ def test_every_part_says_what_it_looked_at_and_what_a_start_would_make(elsewhere
     assert f"rules: in order ({elsewhere}/rules.yaml)\n" in shown
     assert f"keys: in order ({elsewhere}/data/keys.json, made at the first start)\n" in shown
     assert f"store: in order ({elsewhere}/data/vault.db, made at the first start)\n" in shown
+    assert f"audit: in order ({elsewhere}/data/audit, made at the first start)\n" in shown
     assert main(["init"]) == 0
     capsys.readouterr()
     assert main(["check", "--json"]) == 0
