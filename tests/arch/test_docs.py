@@ -61,6 +61,7 @@ def test_the_health_command_of_the_guide_is_there():
         "docs/threat-model.md",
         "docs/interface.md",
         "docs/operations.md",
+        "docs/policies.md",
         "docs/promises.md",
         "docs/rules.md",
     ],
