@@ -11,6 +11,7 @@ from aiohttp.typedefs import Handler, Middleware
 from proxy.errors import Code, VaultError
 from proxy.telemetry import logs
 from proxy.web.api.connection import FAILED
+from proxy.web.api.crossing import preflight
 from proxy.web.api.errors import refused
 from proxy.web.api.limiting import by_address
 from proxy.web.api.operation import Answer, Operation, Services
@@ -108,6 +109,8 @@ def _unreached(request: web.Request, services: Services, error: web.HTTPExceptio
     except VaultError as fault:
         return refused("", fault)
     if isinstance(error, web.HTTPMethodNotAllowed):
+        if (crossed := preflight(request, services, error.allowed_methods)) is not None:
+            return crossed
         allowed = ", ".join(sorted(error.allowed_methods))
         answer = refused("", VaultError(Code.METHOD_NOT_ALLOWED, f"This address takes {allowed}."))
         return answer._replace(headers={"Allow": allowed})

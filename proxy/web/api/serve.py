@@ -18,6 +18,7 @@ from proxy.telemetry import logs
 from proxy.web.api import bodies
 from proxy.web.api.access import not_admin
 from proxy.web.api.auditing import NOBODY, Page
+from proxy.web.api.crossing import CROSSING, crossing
 from proxy.web.api.expecting import unsent
 from proxy.web.api.limiting import by_address, by_client, told, weight
 from proxy.web.api.operation import Access, Answer, Call, Operation, Services, Takes
@@ -75,6 +76,7 @@ class _Served:
         principal, abroad = NOBODY, False
         if self._guarded:
             principal = await services.access(request)
+            crossing(request, services, principal)
             if page is not None:
                 page.principal = principal
             abroad = outside(request, services, operation, principal)
@@ -164,6 +166,8 @@ async def send(request: web.Request, answer: Answer) -> web.StreamResponse:
     headers: CIMultiDict[str] = CIMultiDict(_ALWAYS)
     if answer.headers:
         headers.update(answer.headers)
+    if (crossed := request.get(CROSSING)) is not None:
+        headers.update(crossed)
     headers.update(told(request))
     if answer.body or answer.stream is not None:
         headers.setdefault("Content-Type", answer.media_type)
