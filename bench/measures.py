@@ -55,6 +55,13 @@ MEASURES: dict[int, Measure] = {
             ),
         ),
         Measure(17, "attachments of 100 MB up and down: speed", "attachments", (0.5, 0.7, 0.9)),
+        Measure(
+            18,
+            "who calls and what it may see, among 10 000 clients and 1 000 policies: time a request",
+            "access",
+            (3, 2, 1.5),
+            higher=False,
+        ),
     )
 }
 

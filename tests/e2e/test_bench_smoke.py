@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import attachments, creates, exactness, inserts, peers, questions, redacting, report
+from bench import access, attachments, creates, exactness, inserts, peers, questions, redacting, report
 from bench.__main__ import main
 from bench.load import Job, body_of, run
 from bench.measures import MEASURES, standing
@@ -132,6 +132,15 @@ def test_whole_records_are_written_and_the_peer_writes_the_same(tmp_path: Path, 
     assert sum(made.sizes) == len(made.inserts) == 200
     assert all(bool(insert.hashes) is case.parts for insert in made.inserts)
     assert inserts.through_engine(tmp_path / "peer.db", made.inserts, made.sizes, made.layout)[0] > 0
+
+
+def test_the_price_of_knowing_who_calls_is_taken() -> None:
+    taken = access.run(quick=True)
+
+    (row,) = taken["rows"]
+    assert (row["measure"], row["case"]) == (18, "200 clients under 50 policies")
+    assert min(row["ours"], row["peer"]) > 0
+    assert len(taken["notes"]) == 1
 
 
 def test_a_changed_byte_is_counted_wherever_it_stands() -> None:
