@@ -41,10 +41,10 @@ async def rehash(call: Call) -> Answer:
     keep = call.keep
 
     def closing(made: Sequence[Made]) -> Sequence[Change]:
-        return () if keep is None else keep(_shown(made))
+        return () if keep is None else keep(_shown(records, made))
 
     plan = Rehash(records, rules, dtk)
-    return _shown(await rehashing.rehash(records, plan, keys, limits.find_maximum, closing))
+    return _shown(records, await rehashing.rehash(records, plan, keys, limits.find_maximum, closing))
 
 
 async def resolve(call: Call) -> Answer:
@@ -53,7 +53,7 @@ async def resolve(call: Call) -> Answer:
     content = shapes.members(call.content, ("tokens",), ("tokens",))
     tokens = shapes.strings(content["tokens"], "/tokens", _TOKENS)
     found = [
-        {"token": one.token, **_named(one.record), "field": one.name, "newest": one.newest}
+        {"token": one.token, **_named(records, one.record), "field": one.name, "newest": one.newest}
         for one in await rehashing.resolve(records, tokens)
         if _sees(records, one.name)
     ]
@@ -91,7 +91,7 @@ async def tokens(call: Call) -> Answer:
     limit = shapes.number(call, "limit", limits.find_default, 1, limits.find_maximum)
     page = await export(records, call.query.get("next"), limit, call.principal.client)
     data = [
-        {**_named(record), "fields": fields}
+        {**_named(records, record), "fields": fields}
         for record in page.records
         if (fields := rehashing.newest(records, record, lambda name: _sees(records, name)))
     ]
@@ -136,12 +136,13 @@ def _job(call: Call) -> RehashJob:
     return job
 
 
-def _named(record: Record) -> dict[str, Any]:
-    return {KEY: record.key, PROFILE_KEY: record.fields.get(PROFILE_KEY)}
+def _named(records: Records, record: Record) -> dict[str, Any]:
+    """What a record is called, as the caller may see it."""
+    return {KEY: record.key, PROFILE_KEY: records.rights.shown(record).fields.get(PROFILE_KEY)}
 
 
-def _shown(made: Iterable[Made]) -> Answer:
-    data = [{**_named(one.record), "fields": one.fields} for one in made]
+def _shown(records: Records, made: Iterable[Made]) -> Answer:
+    data = [{**_named(records, one.record), "fields": one.fields} for one in made]
     return wire.answer(200, {"data": data, "meta": {"count": len(data)}})
 
 

@@ -516,3 +516,20 @@ async def test_the_record_based_family_is_under_the_same_policies(here):
         "n": 1
     }
     assert code(await ask(here, "POST", base + "/aggregate", count, "under:all")) == (403, "access_denied")
+
+
+async def test_tokens_lead_to_no_more_than_may_be_seen(here):
+    base, dtk = "/api/records", "a" * 96
+    own = {"country": "se", "record_key": "a", "profile_key": "p1", "key1": "x@example.com", "key3": "north"}
+    other = {**own, "record_key": "b", "key3": "south"}
+    await ask(here, "POST", base + "/batch", {"country": "se", "records": [own, other]}, "writer")
+    rules = {"key1": {"strategy": "alphaNumericPersistent", "strategyOptions": {}}}
+    made = (await ask(here, "POST", base + "/rehash", {"dtk": dtk, "keys": ["p1"], "rules": rules}, "writer")).json
+    token = made["data"][0]["fields"]["key1"]
+    await here.policy("mine", "records", "read", fields={"profile_key": "hidden"}, rows={"filter": {"key3": "north"}})
+    (found,) = (await ask(here, "POST", base + "/rehash/resolve", {"tokens": [token]}, "under:mine")).json["data"]
+    assert (found["record_key"], found["profile_key"]) == ("a", None)
+    await here.policy("mine", "records", "read", "write", fields={"key1": "masked"})
+    assert (await ask(here, "POST", base + "/rehash/resolve", {"tokens": [token]}, "under:mine")).json["data"] == []
+    again = await ask(here, "POST", base + "/rehash", {"dtk": dtk, "keys": ["p1"], "rules": rules}, "under:mine")
+    assert again.status == 400
