@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.api import Said
+from proxy.model.access import Principal
+from tests.support.api import TOKENS, Said
 from tests.support.rehashing import DTK
 from tests.support.world import ENGINES, World, world
 
@@ -137,3 +138,22 @@ async def test_policies_decide_what_may_be_rehashed_and_resolved(here: World) ->
     for name, found in (("one", [token]), ("all", [token, other]), ("veiled", [])):
         said = await here.client("POST", REHASH + "/resolve", f"under:{name}", json={"tokens": [token, other]})
         assert [one["token"] for one in said.json["data"]] == found
+
+
+@pytest.mark.parametrize(
+    ("sight", "told"),
+    [
+        ("hidden", {}),
+        ({"valueType": "masked", "mask": {"last": 1}}, {"profile_key": "*1"}),
+    ],
+)
+async def test_what_a_token_stands_for_is_told_as_the_caller_sees_it(
+    here: World, monkeypatch: pytest.MonkeyPatch, sight: Any, told: dict[str, str]
+) -> None:
+    await here.policy("veiled", "records", "read", fields={"profile_key": sight})
+    (token,) = (await rehash(here, {"key1": RANDOM}, "p1")).json["data"][0]["fields"].values()
+    said = await here.client("POST", REHASH + "/resolve", "under:veiled", json={"tokens": [token]})
+    assert said.json["data"] == [{"token": token, "record_key": "r1", **told, "field": "key1", "newest": token}]
+    monkeypatch.setitem(TOKENS, "veiled chief", Principal("veiled chief", "default", True, ("veiled",)))
+    said = await here.client("GET", REHASH + "/tokens", "veiled chief")
+    assert said.json["data"] == [{"record_key": "r1", **told, "fields": {"key1": token}}]
