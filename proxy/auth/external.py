@@ -8,8 +8,9 @@ cannot be asked makes no token valid.
 """
 
 import asyncio
+import hashlib
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -26,7 +27,7 @@ BELIEVED: Final = 60_000
 PAUSE: Final = 5_000
 _FAILED: Final = 1_000
 
-#: Tokens whose answers are kept, and milliseconds for which it is kept that one is not valid.
+#: Tokens that are remembered, as many that are valid as that are not, and milliseconds for which it is kept that one is not.
 REMEMBERED: Final = 16_384
 _REFUSED: Final = 10_000
 
@@ -119,8 +120,8 @@ class ByIntrospection:
 
 class _Kept(NamedTuple):
     until: int  # milliseconds since the epoch
-    client: Client | None = None
-    principal: Principal | None = None
+    client: Client
+    principal: Principal
 
 
 class External:
@@ -132,16 +133,18 @@ class External:
         self._expected = expected
         self._clock = clock
         self._kept: dict[str, _Kept] = {}
+        #: Apart, so that whoever makes up tokens drives out none that is valid; by digests, for anybody can send long ones.
+        self._bad: dict[bytes, int] = {}
         self._running: dict[str, asyncio.Task[Principal]] = {}
 
     def __len__(self) -> int:
         """How many tokens are remembered."""
-        return len(self._kept)
+        return len(self._kept) + len(self._bad)
 
     def remembered(self, token: str) -> Principal | None:
         """Whom a token stands for that was shown before, and may still be believed."""
         kept = self._kept.get(token)
-        if kept is None or kept.client is None or self._clock() >= kept.until:
+        if kept is None or self._clock() >= kept.until:
             return None
         return kept.principal if self._clients.find(kept.client.id) is kept.client else None
 
@@ -150,8 +153,7 @@ class External:
         found = self.remembered(token)
         if found is not None:
             return found
-        kept = self._kept.get(token)
-        if kept is not None and kept.client is None and self._clock() < kept.until:
+        if self._clock() < self._bad.get(_digest(token), 0):
             raise _refused()
         task = self._running.get(token)
         if task is None:  # requests that come together ask once
@@ -169,10 +171,12 @@ class External:
             claims, until = await self._issuer.claims(token)
             client, end = self._read(claims)
         except (ValueError, msgspec.MsgspecError):
-            self._keep(token, _Kept(self._clock() + _REFUSED))
+            self._kept.pop(token, None)
+            _keep(self._bad, _digest(token), self._clock() + _REFUSED)
             raise _refused() from None
         principal = Principal(client.id, client.environment, client.admin, client.policies)
-        self._keep(token, _Kept(min(until, end), client, principal))
+        self._bad.pop(_digest(token), None)
+        _keep(self._kept, token, _Kept(min(until, end), client, principal))
         return principal
 
     def _read(self, claims: Claims) -> tuple[Client, int]:
@@ -193,11 +197,21 @@ class External:
             raise ValueError("the token names no client that is registered, or several")
         return fitting[0], end
 
-    def _keep(self, token: str, kept: _Kept) -> None:
-        self._kept.pop(token, None)
-        if len(self._kept) >= REMEMBERED:
-            del self._kept[next(iter(self._kept))]
-        self._kept[token] = kept
+
+_Name = TypeVar("_Name")
+_Value = TypeVar("_Value")
+
+
+def _keep(kept: dict[_Name, _Value], name: _Name, value: _Value) -> None:
+    """Remember one more; the oldest gives way."""
+    kept.pop(name, None)
+    if len(kept) >= REMEMBERED:
+        del kept[next(iter(kept))]
+    kept[name] = value
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 
 def unreachable(reason: str) -> VaultError:

@@ -1,5 +1,6 @@
 import asyncio
 import json
+import tracemalloc
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -241,3 +242,28 @@ async def test_memory_is_bounded_whatever_tokens_are_made_up(here, there, monkey
     for number in range(40):
         await refused(external, f"made up {number}")
     assert len(external) == 10
+
+
+async def test_who_makes_up_tokens_drives_out_none_that_is_valid(here, there, monkeypatch):
+    monkeypatch.setattr(module, "REMEMBERED", 10)
+    await register(here)
+    external = by_asking(here, there)
+    there.says(client_id="crm-there", scope="default")
+    valid = await external.principal("valid")
+    there.says(active=False)
+    for number in range(40):
+        await refused(external, f"made up {number}")
+    asked = there.asked
+    assert (await external.principal("valid"), there.asked) == (valid, asked)
+
+
+async def test_of_a_token_that_is_not_valid_little_is_kept_however_long_it_is(here, there):
+    there.says(active=False)
+    external = by_asking(here, there)
+    tracemalloc.start()
+    for number in range(200):
+        await refused(external, f"{number:04}" * 2000)
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (len(external), there.asked) == (200, 200)
+    assert kept < 800_000  # of the 1.6 million bytes that were sent
