@@ -5,7 +5,7 @@ The content does not move when its file does: another record gets another seal a
 """
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -120,9 +120,12 @@ async def attachments_of(records: Records, rids: Sequence[int]) -> dict[int, tup
     return {rid: tuple(_openable(records, rows[rid], found)) for rid, found in files.items() if rid in rows}
 
 
-async def with_attachments(records: Records, found: Sequence[Record]) -> list[Record]:
-    """The records with what they have attached."""
-    attached = await attachments_of(records, [record.rid for record in found]) if found else {}
+async def with_attachments(
+    records: Records, found: Sequence[Record], readable: Container[str | None] | None = None
+) -> list[Record]:
+    """The records with what they have attached; ``readable``: those of these keys alone."""
+    rids = [record.rid for record in found if readable is None or record.key in readable]
+    attached = await attachments_of(records, rids) if rids else {}
     if not attached:
         return list(found)
     return [replace(record, attachments=attached.get(record.rid, ())) for record in found]

@@ -42,7 +42,7 @@ async def create(
     *,
     on_existing: OnExisting = "refuse",
 ) -> list[Record]:
-    """Store new records, all or none; what they are now, with their files, in the order of the drafts.
+    """Store new records, all or none; what they are now, with the files that the caller may see, in the order of the drafts.
 
     A key that a record has which is not there for the caller is used all the same. What an overwritten record has in fields that
     the caller does not know stays.
@@ -60,6 +60,7 @@ async def create(
         records.collection.observe("created", len(made))
         telling.written(records, made, drafts)
         return made
+    readable = await _readable(records, drafts) if on_existing == "update" else frozenset[str | None]()
     async with locked(records, keys):
         for _ in range(TRIES):
             rows = await records.collection.store.by_keys(records.collection.table, keys)
@@ -69,12 +70,20 @@ async def create(
                 raise _taken(records, [draft for draft, key in zip(drafts, keys, strict=True) if key in taken])
             expired = [Remove(row.rid) for key, row in rows.items() if key not in alive]
             made, changes = _upserts(records, drafts, [alive.get(key) for key in keys], by)
-            made = await with_attachments(records, made)
+            made = await with_attachments(records, made, readable)
             if await attempt(records, [*expired, *changes, *closing(made)]):
                 records.collection.observe("created", len(made))
                 telling.written(records, made, drafts)
                 return made
     raise overtaken(records)
+
+
+async def _readable(records: Records, drafts: Sequence[Draft]) -> frozenset[str | None]:
+    """The keys of those records whose files the caller may see, should it overwrite them: it knows all else of its answer."""
+    if not records.rights.allows(Act.READ):
+        return frozenset()
+    keys = frozenset([draft.key for draft in drafts])
+    return keys if records.gate is None else await records.gate.allowed(Act.READ, [key for key in keys if key])
 
 
 def successor(records: Records, row: Row, before: Record, draft: Draft, by: str) -> tuple[Record, list[Change]]:

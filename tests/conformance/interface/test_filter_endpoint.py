@@ -281,3 +281,19 @@ async def test_a_schema_whose_key_has_the_name_of_another_property_can_have_no_f
             body = {"schema": f"by_{name}", "actions": ["read"], "external_acl": "https://app.example.com/allowed"}
             said = await here.client("PUT", "/api/policies/acl", "chief", json=body)
             assert (said.status, [error["source"] for error in said.json["errors"]]) == (400, ["/external_acl"])
+
+
+async def test_an_answer_to_who_overwrites_a_record_has_its_files_only_where_they_may_be_seen(scene):
+    here, endpoint = scene
+    await here.policy("acl", "records", "read", "write", external_acl=URL.format(endpoint.port))
+    record = {"country": "se", "record_key": "a"}
+    assert (await here.client("POST", "/api/records", json=record)).status == 201
+    form = FormData()
+    form.add_field("file", b"a page", filename="a.txt", content_type="text/plain")
+    sent = await here.client("POST", "/api/records/se/a/files", data=form, headers={"x-filename": "a.txt"})
+    assert sent.status == 201
+    for allowed, files in ((["a"], [sent.json["file_id"]]), (["b"], [])):
+        endpoint.allowed["read"] = allowed
+        said = await ask(here, "POST", "/api/records", record)
+        assert (said.status, [one["file_id"] for one in said.json["attachments"]]) == (201, files)
+        assert endpoint.told() == [("write", ("a",)), ("read", ("a",))]

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from aiohttp import FormData
 
 from tests.support.api import Said
 from tests.support.world import ENGINES, World, world
@@ -438,6 +439,27 @@ async def test_who_may_only_write_is_told_no_more_than_it_sent(here):
     assert (await ask(here, "POST", M + "/batch/update", chosen, "under:w")).json == [{"age": 6}]
     by = {"search_key": "name", "records": [{"name": "Ann Ek", "age": 1}]}
     assert code(await ask(here, "POST", M + "/batch/update", by, "under:w")) == (401, "access_denied")
+
+
+async def test_whoever_overwrites_a_record_sees_its_files_only_where_it_may_read(here):
+    record = {"country": "se", "record_key": "r"}
+    assert (await ask(here, "POST", "/api/records", record, "writer")).status == 201
+    form = FormData()
+    form.add_field("file", b"a page", filename="a.pdf", content_type="text/plain")
+    sent = await here.client("POST", "/api/records/se/r/files", "writer", data=form, headers={"x-filename": "a.pdf"})
+    assert sent.status == 201
+    await here.policy("blind", "records", "write")
+    await here.policy("seeing", "records", "write", "read")
+    for name, files in (("blind", []), ("seeing", [sent.json["file_id"]])):
+        for path, body, headers in (
+            ("/api/records", record, {}),
+            ("/api/records/batch", {"country": "se", "records": [record]}, {"Idempotency-Key": "one"}),
+            ("/api/records/batch", {"country": "se", "records": [record]}, {"Idempotency-Key": "one"}),
+            ("/v2/storage/records/se", {"record_key": "r"}, {"x-env-id": "default"}),
+        ):
+            said = await ask(here, "POST", path, body, f"under:{name}", headers=headers)
+            (made,) = said.json if isinstance(said.json, list) else [said.json]
+            assert [file["file_id"] for file in made["attachments"]] == files, (name, path)
 
 
 async def test_where_a_field_is_hidden_that_every_record_needs_none_can_be_made(here):
