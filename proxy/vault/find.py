@@ -19,6 +19,10 @@ from proxy.vault.asking import FIXED, Asked, ask, opened
 from proxy.vault.attached import with_attachments
 from proxy.vault.records import Records
 
+#: Records that a filter endpoint is asked about at once, and for one page.
+ASKED = 1000
+MOST_ASKED = 10_000
+
 #: How often a page is asked for again because a record of it changed after it was opened for a partial match.
 TRIES = 3
 
@@ -35,19 +39,56 @@ async def find(records: Records, query: Query, limits: Limits = DEFAULTS) -> Fou
     """The records for which all tests hold, and which are there for the caller.
 
     Raises ``VaultError``: ``CANNOT_OPEN`` for a record that was asked for by its key alone; ``CONFLICT`` when records kept
-    losing or gaining a text that was searched for; else as ``asking.ask``.
+    losing or gaining a text that was searched for; ``TOO_BROAD`` also where a filter endpoint would have to be asked about more than
+    ``MOST_ASKED`` records; else as ``asking.ask``.
     """
     query = msgspec.structs.replace(query, tests=(*query.tests, *records.rights.rows))
     key = _key_alone(query.tests)
     if key is not None:
         return await _one(records, key, query)
+    if records.gate is not None:
+        return await _allowed(records, query, limits)
+    found, total, unreadable = await _looked(records, query, limits)
+    return await _shown(records, found, total, unreadable)
+
+
+async def _looked(records: Records, query: Query, limits: Limits) -> tuple[list[Record], int, int]:
+    """A page as it is stored: the records, how many hold in all, how many of the page do not open."""
     for _ in range(TRIES):
         asked = await ask(records, query.tests, limits)
         rows, total = await _page(records, query, asked)
         found = [record async for record in opened(records, rows) if record is not None]
         if all(map(asked.stands, found)):
-            return await _shown(records, found, total, len(rows) - len(found))
+            return found, total, len(rows) - len(found)
     raise VaultError(Code.CONFLICT, "Records changed while they were searched; ask again.")
+
+
+async def _allowed(records: Records, query: Query, limits: Limits) -> Found:
+    """The page of what a filter endpoint lets the caller read, and of nothing else.
+
+    Were others counted and taken out afterwards, a page that lacks what it could have had would tell that one of them matches.
+    So those before the page are asked about as well. Raises ``VaultError`` (TOO_BROAD) where they are too many.
+    """
+    seen = set[int]()
+    found: list[Record] = []
+    place, end = 0, query.offset + query.limit
+    size = min(end, ASKED)  # what is asked where all of it is allowed
+    while len(seen) < end:
+        page = msgspec.structs.replace(query, offset=place, limit=size)
+        some, _, unreadable = await _looked(records, page, limits)
+        for record in await records.permitted(some):
+            if query.offset <= len(seen) < end and record.rid not in seen:
+                found.append(record)
+            seen.add(record.rid)
+        if len(some) + unreadable < size:
+            break
+        place, size = place + size, ASKED
+        if place >= MOST_ASKED and len(seen) < end:
+            raise VaultError(
+                Code.TOO_BROAD,
+                f"The filter endpoint would have to be asked about more than {MOST_ASKED:,} records; add conditions, or export.",
+            )
+    return await _told(records, found)
 
 
 def _key_alone(tests: Sequence[Test]) -> str | None:
@@ -69,10 +110,14 @@ async def _one(records: Records, key: str, query: Query) -> Found:
 async def _shown(records: Records, found: list[Record], total: int, unreadable: int) -> Found:
     """The page; where a filter endpoint decides, with no word about what it does not allow (specification, "Frontend calls")."""
     if records.gate is not None:
-        found = await records.permitted(found)
-        total, unreadable = len(found), 0
+        return await _told(records, await records.permitted(found))
     telling.shown(records, found)
     return Found(await with_attachments(records, found), total, unreadable)
+
+
+async def _told(records: Records, found: list[Record]) -> Found:
+    telling.shown(records, found)
+    return Found(await with_attachments(records, found), len(found), 0)
 
 
 async def _page(records: Records, query: Query, asked: Asked) -> Page:

@@ -112,6 +112,11 @@ class Records:
         allowed = await self.gate.allowed(Act.READ, [record.key for record in found if record.key is not None])
         return [record for record in found if record.key in allowed]
 
+    async def readable(self, rows: Iterable[Row]) -> dict[int, str]:
+        """The keys of those rows that the filter endpoint lets the caller read, by row; one that does not open is none of them."""
+        seen = await self.permitted(list(self.open_all(rows)))
+        return {record.rid: record.key for record in seen if record.key is not None}
+
     @property
     def keeps_history(self) -> bool:
         """Whether a version that is replaced stays among the past ones."""

@@ -219,7 +219,7 @@ async def rehash(records: Records, plan: Rehash, keys: Sequence[str], most: int,
     """
     for _ in range(TRIES):
         wanted = await _matching(records, keys, most)
-        await _permitted(records, wanted)
+        wanted = await _permitted(records, wanted)
         async with locked(records, [row.key for row in wanted if row.key is not None]):
             rows = await _again(records, wanted)
             made, more = _all(plan, [(row, records.open(row)) for row in rows])
@@ -242,13 +242,13 @@ def _all(plan: Rehash, rows: Iterable[tuple[Row, Record]]) -> tuple[list[Made], 
     return made, more
 
 
-async def _permitted(records: Records, wanted: Sequence[Row]) -> None:
-    """Raise unless the filter endpoint lets the caller read and change all of these."""
+async def _permitted(records: Records, wanted: list[Row]) -> list[Row]:
+    """Those that the filter endpoint lets the caller read; the others are not there. Raise unless all of them may be changed."""
     if records.gate is None:
-        return
-    keys = [key for row in wanted if (key := records.open(row).key) is not None]
-    for act in (Act.READ, Act.WRITE):
-        await records.permit(act, keys)
+        return wanted
+    seen = await records.readable(wanted)
+    await records.permit(Act.WRITE, seen.values())
+    return [row for row in wanted if row.rid in seen]
 
 
 async def _matching(records: Records, keys: Sequence[str], most: int) -> list[Row]:

@@ -52,7 +52,7 @@ async def update(
     _refuse_unfindable(update)
     for _ in range(TRIES):
         wanted = await _matching(update, update.field) if update.field is not None else []
-        await _permitted(update, wanted)
+        wanted = await _permitted(update, wanted)
         async with locked(records, _keys(update, wanted)):
             found = await _again(update, update.field, wanted) if update.field is not None else await _named(update)
             made, changes = await _changed(update, found)
@@ -117,16 +117,22 @@ def _keys(update: _Update, wanted: Sequence[Sequence[Row]]) -> list[bytes]:
     return [update.records.collection.key_hash(draft.key) for draft in update.drafts if draft.key is not None]
 
 
-async def _permitted(update: _Update, wanted: Sequence[Sequence[Row]]) -> None:
-    """Raise unless the filter endpoint allows to change these records, and to see them: the answer shows them whole."""
+async def _permitted(update: _Update, wanted: list[list[Row]]) -> list[list[Row]]:
+    """Raise unless the filter endpoint allows to change these records, and to see them: the answer shows them whole.
+
+    Of those that were searched for, one that may not be seen is not there: else a refusal would tell what it has in the field.
+    """
     records = update.records
     if records.gate is None:
-        return
-    keys = [draft.key for draft in update.drafts if draft.key is not None]
-    if update.field is not None:
-        keys = [key for rows in wanted for record in records.open_all(rows) if (key := record.key) is not None]
-    for act in (Act.WRITE, Act.READ):
-        await records.permit(act, keys)
+        return wanted
+    if update.field is None:
+        keys = [draft.key for draft in update.drafts if draft.key is not None]
+        for act in (Act.WRITE, Act.READ):
+            await records.permit(act, keys)
+        return wanted
+    seen = await records.readable([row for rows in wanted for row in rows])
+    await records.permit(Act.WRITE, seen.values())
+    return [[row for row in rows if row.rid in seen] for rows in wanted]
 
 
 async def _named(update: _Update) -> list[list[Row]]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import FormData
 
+from proxy.vault import find
 from tests.support.api import Said
 from tests.support.filterendpoint import URL, FilterEndpoint, answered, filtering
 from tests.support.world import ENGINES, World, world
@@ -99,7 +100,7 @@ CALLS: dict[str, tuple[str, str, Any, list[tuple[str, tuple[str, ...]]]]] = {
     "update": ("POST", M + "/batch/update", [{"id": "a", "city": "Kiruna"}], [("write", ("a",)), ("read", ("a",))]),
     "update by field": (
         "POST", M + "/batch/update", {"search_key": "city", "records": [{"city": "Lund", "parent": "x"}]},
-        [("write", ("a", "b")), ("read", ("a", "b"))],
+        [("read", ("a", "b")), ("write", ("a", "b"))],
     ),
     "clone": ("POST", M + "/clone", {"filter": {"id": "a"}, "update_with": {"id": "n"}}, [("read", ("a",)), ("write", ("n",))]),
     "migrate": ("POST", M + "/a/migrate/c", None, [("read", ("a",)), ("delete", ("a",)), ("write", ("c",))]),
@@ -122,6 +123,8 @@ async def test_every_operation_asks_before_it_tells_or_changes_anything(scene, n
         said = await ask(here, method, path, body)
         if name == "find":
             assert (said.status, said.json["data"]) == (200, [])
+        elif (name, act) == ("update by field", "read"):
+            assert (said.status, [record["id"] for record in said.json]) == (201, ["b"])
         else:
             refusal = {"history": (404, "not_found"), "clone": (403, "no_match" if act == "read" else "access_denied")}
             assert (said.status, said.json["code"]) == refusal.get(name, (401, "access_denied")), (act, about)
@@ -297,3 +300,34 @@ async def test_an_answer_to_who_overwrites_a_record_has_its_files_only_where_the
         said = await ask(here, "POST", "/api/records", record)
         assert (said.status, [one["file_id"] for one in said.json["attachments"]]) == (201, files)
         assert endpoint.told() == [("write", ("a",)), ("read", ("a",))]
+
+
+@pytest.mark.parametrize("scene", ENGINES, indirect=True)
+async def test_what_is_not_allowed_can_neither_be_guessed_by_pages_nor_by_updates(scene):
+    here, endpoint = scene
+    endpoint.allowed = {"read": ["c"], "write": ["c"]}
+    told = []
+    for guess in ("Lund", "Kiruna"):  # what others have, and what nobody has
+        oldest = {"filter": {"$or": [{"city": guess}, {"city": "Umeå"}]}}
+        for options in ({"limit": 1}, {"limit": 1, "offset": 1}, {"limit": 2, "offset": 0}):
+            sorted_ = {**options, "sort": [{"created_at": "asc"}]}
+            told.append((guess, (await ask(here, "POST", M + "/find", {**oldest, "options": sorted_})).body))
+        copy = {"filter": oldest["filter"], "update_with": {"id": "a"}}
+        told.append((guess, (await ask(here, "POST", M + "/clone", copy)).body))
+        by = {"search_key": "city", "records": [{"city": guess, "parent": "x"}]}
+        told.append((guess, (await ask(here, "POST", M + "/batch/update", by)).body))
+    assert [body for guess, body in told if guess == "Lund"] == [body for guess, body in told if guess == "Kiruna"]
+    assert b'"id":"c"' in told[0][1]
+
+
+async def test_pages_go_on_behind_what_is_not_allowed_up_to_a_bound(scene, monkeypatch):
+    here, endpoint = scene
+    monkeypatch.setattr(find, "ASKED", 2)
+    endpoint.allowed["read"] = ["b", "c"]
+    pages = [await ask(here, "POST", M + "/find", {"options": {"limit": 1, "offset": at}}) for at in range(3)]
+    shown = [[record["id"] for record in page.json["data"]] for page in pages]
+    assert (sorted(shown[0] + shown[1]), shown[2]) == (["b", "c"], [])
+    monkeypatch.setattr(find, "MOST_ASKED", 2)
+    endpoint.allowed["read"] = []
+    said = await ask(here, "POST", M + "/find", {"options": {"limit": 2}})
+    assert (said.status, said.json["code"]) == (422, "too_broad")
