@@ -143,12 +143,12 @@ async def test_policies_decide_what_may_be_rehashed_and_resolved(here: World) ->
 @pytest.mark.parametrize(
     ("sight", "told"),
     [
-        ("hidden", {}),
+        ("hidden", {"profile_key": None}),
         ({"valueType": "masked", "mask": {"last": 1}}, {"profile_key": "*1"}),
     ],
 )
 async def test_what_a_token_stands_for_is_told_as_the_caller_sees_it(
-    here: World, monkeypatch: pytest.MonkeyPatch, sight: Any, told: dict[str, str]
+    here: World, monkeypatch: pytest.MonkeyPatch, sight: Any, told: dict[str, str | None]
 ) -> None:
     await here.policy("veiled", "records", "read", fields={"profile_key": sight})
     (token,) = (await rehash(here, {"key1": RANDOM}, "p1")).json["data"][0]["fields"].values()
