@@ -1,7 +1,8 @@
 """Rights out of policies: what several of them say of one schema, joined, and the functions that redact and mask.
 
-Policies add up. What one of them allows is allowed, a field is as visible as the most generous of them shows it, and a record
-is there if it is for one of them. What guards the whole does not add up: a filter endpoint that one policy names is
+Policies add up. What one of them allows is allowed, a field is as visible as the most generous of those shows it that let
+records be read, and a record is there if it is for one of these: a policy for writing alone must not open what another one
+hides from readers. What guards the whole does not add up: a filter endpoint that one policy names is
 asked whatever the others say, and two different ones cannot both be, so that nothing is allowed.
 
 A redacted value is the text that its template gives for a number, and that number a keyed hash of the record, the field, the
@@ -44,9 +45,15 @@ def granted(policies: Sequence[Policy], schema: Schema, keyed: Keyed) -> Rights:
     if not own or len(endpoints) > 1:
         nobody = Rights(frozenset(), Schema(schema.name, ()), creates=False, files=False)
         return msgspec.structs.replace(nobody, abroad=nobody)
-    sights = {field.name: _joined([_sight(policy, field) for policy in own]) for field in schema.fields}
+    showing = _showing(own)
+    sights = {field.name: _joined([_sight(policy, field) for policy in showing]) for field in schema.fields}
     rights = _seen(schema, sights, keyed)
     return msgspec.structs.replace(rights, abroad=_outside(rights, own, schema), **_common(own, schema))
+
+
+def _showing(policies: Sequence[Policy]) -> Sequence[Policy]:
+    """Those that decide what is seen: the ones that let records be read, or all where nothing can be read."""
+    return [policy for policy in policies if Act.READ in policy.actions] or policies
 
 
 def whole(schema: Schema) -> Rights:
@@ -122,7 +129,7 @@ def _common(policies: Sequence[Policy], schema: Schema) -> dict[str, Any]:
         return {"actions": frozenset(Act)}
     return {
         "actions": frozenset(act for policy in policies for act in policy.actions),
-        "rows": _rows(policies, schema),
+        "rows": _rows(_showing(policies), schema),
         "acl": next((policy.external_acl for policy in policies if policy.external_acl is not None), None),
         "firewall": firewall(policies),
     }

@@ -71,7 +71,10 @@ def test_policies_add_up_and_the_most_generous_shows_the_field():
         "a", fields={"email": "hidden", "phone": "hidden", "city": "hidden"}, rows={"filter": {"region": "north"}}
     )
     masked = policy(
-        "b", actions=["write"], fields={"email": "masked", "phone": "hidden"}, rows={"filter": {"region": "south"}}
+        "b",
+        actions=["read", "write"],
+        fields={"email": "masked", "phone": "hidden"},
+        rows={"filter": {"region": "south"}},
     )
     given = rights(hidden, redacted("c"), masked)
     assert given.actions == {Act.READ, Act.WRITE}
@@ -81,6 +84,16 @@ def test_policies_add_up_and_the_most_generous_shows_the_field():
     (rows,) = rights(hidden, masked).rows
     assert rows == AnyOf(((Equals("region", ("north",)),), (Equals("region", ("south",)),)))
     assert "phone" not in shown(rights(hidden, masked))
+
+
+def test_a_policy_for_writing_alone_opens_nothing_to_readers():
+    reading = policy("a", fields={"email": "masked", "phone": "hidden"}, rows={"filter": {"region": "north"}})
+    both = rights(reading, policy("b", actions=["write"]))
+    assert both.actions == {Act.READ, Act.WRITE}
+    assert (shown(both), both.rows) == (shown(rights(reading)), rights(reading).rows)
+    writing = rights(policy("b", actions=["write"], fields={"phone": "hidden"}), policy("c", actions=["delete"]))
+    assert writing.view is not None
+    assert "phone" in {field.name for field in writing.view.fields}
 
 
 def test_a_filter_endpoint_of_one_policy_is_asked_for_all_and_two_different_ones_allow_nothing():
