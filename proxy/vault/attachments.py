@@ -162,6 +162,7 @@ async def move(owner: Owner, destination: str, file_ids: Sequence[str], then: Th
     """
     records, other, within = owner.records, Owner(owner.records, destination), Within(owner.records)
     await records.permit(Act.WRITE, (owner.key, destination))
+    await records.permit(Act.READ, (owner.key,))  # else it would be read at the destination
     async with locked(records, [owner.digest, other.digest]):
         for _ in range(TRIES):
             rows = await records.collection.by_key([owner.key, destination])

@@ -331,3 +331,13 @@ async def test_pages_go_on_behind_what_is_not_allowed_up_to_a_bound(scene, monke
     endpoint.allowed["read"] = []
     said = await ask(here, "POST", M + "/find", {"options": {"limit": 2}})
     assert (said.status, said.json["code"]) == (422, "too_broad")
+
+
+async def test_a_file_that_may_not_be_read_cannot_be_moved_to_where_it_could(scene):
+    here, endpoint = scene
+    file = (await upload(here, "a")).json["file_id"]
+    endpoint.allowed = {"read": ["b"], "write": ["a", "b"], "delete": []}
+    said = await ask(here, "POST", f"{M}/a/files/move/b", {"attachment_ids": [file]})
+    assert (said.status, said.json["code"]) == (403, "access_denied")
+    assert (await ask(here, "GET", f"{M}/b/files/{file}")).status == 404
+    assert endpoint.told() == [("write", ("a", "b")), ("read", ("a",)), ("read", ("b",))]
