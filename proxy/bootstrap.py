@@ -7,10 +7,11 @@ left half-made.
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from proxy.auth.clients import Made
 from proxy.auth.service import TokenService
@@ -22,6 +23,7 @@ from proxy.composition.doors import doors
 from proxy.composition.files import check_files, open_files
 from proxy.composition.guard import Guard, open_guard
 from proxy.composition.interface import Around, interface, space
+from proxy.composition.keys import Keys, Places, vaults_of
 from proxy.composition.measuring import measure, observer, report, vault_check
 from proxy.composition.policies import govern, reread
 from proxy.composition.realm import Opened, Realm, opening
@@ -240,18 +242,20 @@ async def running(
         parts = {**guard.checks(), **ins.checks()}
         checks = {"rules": reloader.check, "vault": vault_check(vault), "audit": audit.check, **parts}
         services = interface(settings, realm, Around(auth, metrics, guard, audit.interface))
-        await stack.enter_async_context(asking(services, settings, metrics, clock))
-        stack.push_async_callback(services.functions.close)
+        ring = Keys(Places(store, key_source(settings.keys), auth.keys), lambda: vaults_of(realm.vaults()), metrics)
         enter, at = stack.enter_async_context, settings.listen
+        services.keys = await enter(ring.kept())
+        await enter(asking(services, settings, metrics, clock))
+        stack.push_async_callback(services.functions.close)
         watchers = Watchers(services.access, scraper_secret(settings))
         interface_app, admin = vault_app(services, hsts=ins.hsts), admin_app(checks, metrics.render, watchers)
         started.interface = await enter(listen("vault", at.vault, interface_app, ins.vault_connection, guard.first))
         auth.audiences.listening(started.interface)
         started.admin = await enter(listen("admin", at.admin, admin, PatientConnection))
         started.proxy = await enter(listen("proxy", at.proxy, gateway.server, first=guard.first))
-        looking = (realm.run_upkeep(_UPKEEP, report), measure(realm.vaults, metrics, _UPKEEP), ins.watch())
-        for work in (reloader.watch(), audit.upkeep(), *looking, keep_keys(auth, _UPKEEP), *guard.work()):
-            stack.push_async_callback(_cancel, asyncio.create_task(work))
+        _work(stack, reloader.watch(), audit.upkeep(), ins.watch(), *guard.work())
+        _work(stack, realm.run_upkeep(_UPKEEP, report), measure(realm.vaults, metrics, _UPKEEP))
+        _work(stack, keep_keys(auth, _UPKEEP), ring.run_upkeep(_UPKEEP, report))
         await audit.begin()
         _rarely_collect()
         yield started
@@ -271,6 +275,12 @@ def _rarely_collect() -> None:
     gc.collect()
     gc.set_threshold(*_COLLECT)
     gc.freeze()  # what lives as long as the process need not be looked at again by the collector
+
+
+def _work(stack: AsyncExitStack, *works: Coroutine[Any, Any, None]) -> None:
+    """Do these in the background, until the stack ends."""
+    for work in works:
+        stack.push_async_callback(_cancel, asyncio.create_task(work))
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:

@@ -29,7 +29,7 @@ async def stopped_clients(settings: Settings) -> AsyncIterator[Clients]:
     """The clients of all environments."""
     passwords = Passwords()
     try:
-        async with _opened(settings) as (store, _, keysets):
+        async with opened(settings) as (store, _, keysets):
             yield await open_clients(store, keysets, passwords, system_clock)
     finally:
         passwords.close()
@@ -40,7 +40,7 @@ async def stopped_access(settings: Settings) -> AsyncIterator[tuple[Clients, dic
     """The same, and the access policies of each environment."""
     passwords = Passwords()
     try:
-        async with _opened(settings) as (store, _, keysets):
+        async with opened(settings) as (store, _, keysets):
             clients = await open_clients(store, keysets, passwords, system_clock)
             yield clients, {ident: await open_policies(store, keyset) for ident, keyset in keysets.items()}
     finally:
@@ -63,7 +63,7 @@ async def stopped_vault(settings: Settings, environment: str = DEFAULT) -> Async
 async def stopped_vaults(settings: Settings) -> AsyncIterator[list[tuple[Vault, Contents]]]:
     """Records and files of every environment, ``default`` first."""
     async with AsyncExitStack() as stack:
-        store, _, keysets = await stack.enter_async_context(_opened(settings))
+        store, _, keysets = await stack.enter_async_context(opened(settings))
         vaults = [
             new_vault(keyset, store, system_clock, unobserved, vault_options(settings, environment))
             for environment, keyset in keysets.items()
@@ -100,12 +100,13 @@ class StoppedEnvironments:
 @asynccontextmanager
 async def stopped_environments(settings: Settings) -> AsyncIterator[StoppedEnvironments]:
     """The environments, to be listed, made and removed."""
-    async with _opened(settings) as (store, book, _):
+    async with opened(settings) as (store, book, _):
         yield StoppedEnvironments(store, book)
 
 
 @asynccontextmanager
-async def _opened(settings: Settings) -> AsyncIterator[tuple[Store, Environments, dict[str, Keyset]]]:
+async def opened(settings: Settings) -> AsyncIterator[tuple[Store, Environments, dict[str, Keyset]]]:
+    """The store, the book of environments, and the keyset of each, ``default`` first."""
     refuse_no_vault(settings)
     store, _ = await open_with_key(settings)
     try:

@@ -44,34 +44,41 @@ _EXPAND = b"\x01"  # number of the one block of HKDF-Expand
 class RecordAead(Secret):
     """Seals and opens record bodies: the primary data key seals, every data key of the keyset opens.
 
-    ``sealings`` counts the bodies sealed through this object; compare the sum of a data key with ``ROTATE_AFTER``.
+    ``sealings`` counts the bodies sealed through this object with the present key; compare their sum with ``ROTATE_AFTER``.
     """
 
-    __slots__ = ("_derive", "_head", "_known", "sealings")
+    __slots__ = ("_known", "_sealing", "sealings")
 
     def __init__(self, primary: bytes, keys: Mapping[bytes, bytes]) -> None:
+        self.adopt(primary, keys)
+
+    def adopt(self, primary: bytes, keys: Mapping[bytes, bytes]) -> None:
+        """Seal with that data key from now on, and open with all of these; who is sealing meanwhile ends with the key before."""
         self._known: dict[bytes, Prf] = {_head(key_id): keyed(key) for key_id, key in keys.items()}
-        self._head = _head(primary)
-        self._derive = self._known[self._head]
+        self._sealing = _head(primary), self._known[_head(primary)]  # one object: head and key never part
         self.sealings = 0
 
     @property
     def primary(self) -> str:
         """Id of the data key that seals, in hexadecimal; not secret."""
-        return self._head[1:].hex()
+        return self._sealing[0][1:].hex()
+
+    def current(self, sealed: bytes) -> bool:
+        """Whether a body was sealed with the data key that seals now."""
+        return sealed[:_HEAD_BYTES] == self._sealing[0]
 
     def seal(self, plain: bytes, salt: bytes, context: bytes) -> bytes:
         """The sealed body. ``salt`` is the record's 16 random bytes; ``context`` says what the body belongs to."""
         if len(salt) != SALT_BYTES:
             raise ValueError(f"a salt is {SALT_BYTES} bytes")
-        head, nonce = self._head, random_bytes(NONCE_BYTES)
+        (head, derive), nonce = self._sealing, random_bytes(NONCE_BYTES)
         self.sealings += 1
-        key = self._derive(b"%b%b%b" % (_LABEL, salt, _EXPAND))
+        key = derive(b"%b%b%b" % (_LABEL, salt, _EXPAND))
         return b"%b%b%b" % (head, nonce, AESGCM(key).encrypt(nonce, plain, head + context))
 
     def seal_new(self, plains: Sequence[bytes], contexts: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
         """``seal`` for records that are made together, each with a new salt: (salt, sealed body) of each."""
-        count, head, derive = len(plains), self._head, self._derive
+        count, (head, derive) = len(plains), self._sealing
         drawn = random_pieces(2 * count)
         self.sealings += count
         made: list[tuple[bytes, bytes]] = []
@@ -85,8 +92,8 @@ class RecordAead(Secret):
         """``seal`` for one record of which more than one thing is sealed: its key is derived once."""
         if len(salt) != SALT_BYTES:
             raise ValueError(f"a salt is {SALT_BYTES} bytes")
-        head = self._head
-        encrypt = AESGCM(self._derive(b"%b%b%b" % (_LABEL, salt, _EXPAND))).encrypt
+        head, derive = self._sealing
+        encrypt = AESGCM(derive(b"%b%b%b" % (_LABEL, salt, _EXPAND))).encrypt
 
         def seal(plain: bytes, context: bytes) -> bytes:
             nonce = random_bytes(NONCE_BYTES)

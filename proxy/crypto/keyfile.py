@@ -59,6 +59,31 @@ def write_new(path: str, content: bytes) -> None:
         raise VaultError(Code.NOT_WRITABLE, _advice(path, folder, error)) from None
 
 
+def replace(path: str, content: bytes) -> None:
+    """Put other content into the file: whole and durable when this returns, and at every moment either the old or the new.
+
+    ``VaultError(NOT_WRITABLE)`` when that cannot be; the old content then stays. A link is not followed: whoever mounts the file
+    there has to change it.
+    """
+    file = Path(path)
+    draft = file.with_name(f".{file.name}.new")
+    try:
+        if file.is_symlink():
+            raise VaultError(
+                Code.NOT_WRITABLE,
+                f"The key file {path} is a link, as secrets are mounted: change what it leads to, as docs/operations.md says.",
+            )
+        draft.unlink(missing_ok=True)  # of somebody who was interrupted
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as open_draft:
+            _fill(open_draft, content)
+        draft.replace(file)
+        _sync_folder(file.parent)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise VaultError(Code.NOT_WRITABLE, _advice(path, file.parent, error)) from None
+
+
 def _check_access(path: str, status: os.stat_result) -> None:
     mode = stat.S_IMODE(status.st_mode)
     if not stat.S_ISREG(status.st_mode):

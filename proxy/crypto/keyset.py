@@ -22,17 +22,20 @@ _KEY_BYTES = 32
 class Keyset(Secret):
     """Data keys (a primary that seals, older ones that only open), a hash root and a token root.
 
-    Made by ``create``, ``unwrap`` and ``rotated`` alone. A wrapped keyset is: format 0x01, length of the environment's
+    Made by ``create``, ``unwrap`` and ``rotated`` alone. What ``aead`` and ``streams`` give is one object each, which ``adopt`` gives
+    other data keys while it is in use. A wrapped keyset is: format 0x01, length of the environment's
     name in 2 bytes, that name in UTF-8, and a blob of the master key that is bound to all of this.
     """
 
-    __slots__ = ("_data", "_hash_root", "_primary", "_token_root", "environment")
+    __slots__ = ("_aead", "_data", "_hash_root", "_primary", "_streams", "_token_root", "environment")
 
     def __init__(self, environment: str, data: dict[bytes, bytes], primary: bytes, roots: tuple[bytes, bytes]) -> None:
         self.environment = environment
         self._data = data
         self._primary = primary
         self._hash_root, self._token_root = roots
+        self._aead = RecordAead(primary, data)
+        self._streams = StreamAead(primary, data)
 
     @classmethod
     def create(cls, environment: str) -> "Keyset":
@@ -56,6 +59,11 @@ class Keyset(Secret):
         except (ValueError, KeyError, TypeError, binascii.Error):
             raise _damaged() from None
 
+    @staticmethod
+    def wrapper(blob: bytes) -> str:
+        """The id of the master key that wrapped a blob."""
+        return MasterKey.wrapper(blob[3 + int.from_bytes(blob[1:3], "big") :])
+
     def wrap(self, master: MasterKey) -> bytes:
         """The keyset as a blob that may be stored: nothing in it is readable but the environment's name."""
         name = self.environment.encode()
@@ -74,13 +82,30 @@ class Keyset(Secret):
         data = {**self._data, key_id: _new_key()}
         return Keyset(self.environment, data, key_id, (self._hash_root, self._token_root))
 
+    def adopt(self, other: "Keyset") -> None:
+        """Take over the data keys of a rotated one: everything that seals with this keyset does so with its new key from now on.
+
+        ``ValueError`` when the other lacks a key of this one, or is of other roots: then what was sealed would not open.
+        """
+        roots, data, primary = other._inside()  # noqa: SLF001  # of the same class
+        if roots != (self._hash_root, self._token_root) or not self._data.items() <= data.items():
+            raise ValueError("this is no successor of the keyset")
+        self._data, self._primary = data, primary
+        self._aead.adopt(self._primary, self._data)
+        self._streams.adopt(self._primary, self._data)
+
+    @property
+    def data_keys(self) -> tuple[str, ...]:
+        """The ids of all data keys in hexadecimal, oldest first; the last one seals. Not secret."""
+        return tuple(key_id.hex() for key_id in self._data)
+
     def aead(self) -> RecordAead:
         """What seals and opens record bodies of this environment."""
-        return RecordAead(self._primary, self._data)
+        return self._aead
 
     def streams(self) -> StreamAead:
         """What seals and opens contents in chunks."""
-        return StreamAead(self._primary, self._data)
+        return self._streams
 
     def hasher(self, *purpose: str) -> Prf:
         """A keyed hash of 16 bytes for one purpose, e.g. look-ups by one field; each purpose has a key of its own."""
@@ -97,6 +122,9 @@ class Keyset(Secret):
     def rehash_keys(self, dtk: str, schema: str, field: str) -> FieldKeys:
         """The keyed functions of one field under a key of the caller's own; without this keyset the key alone tells nothing."""
         return FieldKeys(derive(self._token_root, "rehash", self.environment, dtk), self.environment, schema, field)
+
+    def _inside(self) -> tuple[tuple[bytes, bytes], dict[bytes, bytes], bytes]:
+        return (self._hash_root, self._token_root), self._data, self._primary
 
     @classmethod
     def _of(cls, environment: str, content: dict[str, Any]) -> "Keyset":

@@ -1,6 +1,7 @@
 """The master key: it wraps keysets, and files that leave the vault are sealed under a key derived from it."""
 
 import os
+from collections.abc import Sequence
 
 from proxy.crypto.aead import KEY_ID_BYTES, NONCE_BYTES, gcm_open, gcm_seal
 from proxy.crypto.prf import derive
@@ -18,25 +19,35 @@ _ID_BYTES = 8
 class MasterKey(Secret):
     """A key that came from a key source. ``id`` is a fingerprint that tells keys apart and is not secret.
 
-    A wrapped blob is: format 0x01, the 8 bytes of ``id``, 12 random bytes of nonce, AES-256-GCM ciphertext and tag.
+    ``others`` are older keys, or one that is about to follow: they only open. A wrapped blob is: format 0x01, the 8 bytes of ``id``,
+    12 random bytes of nonce, AES-256-GCM ciphertext and tag.
     """
 
-    __slots__ = ("_files", "_key", "id")
+    __slots__ = ("_files", "_key", "id", "others")
 
-    def __init__(self, key: bytes) -> None:
+    def __init__(self, key: bytes, others: Sequence["MasterKey"] = ()) -> None:
         if len(key) != MASTER_BYTES:
             raise ValueError(f"a master key is {MASTER_BYTES} bytes")
         self._key = derive(key, "master", "wrap")
         self._files = derive(key, "master", "files")
         self.id = derive(key, "master", "id", length=_ID_BYTES).hex()
+        self.others = {other.id: other for other in others if other.id != self.id}
+
+    @staticmethod
+    def wrapper(sealed: bytes) -> str:
+        """The id of the key that a blob was wrapped with."""
+        return sealed[1 : 1 + _ID_BYTES].hex()
 
     def files(self) -> StreamAead:
-        """What seals files that leave the vault and come back: exports. Another key than the one that wraps."""
-        key_id = bytes.fromhex(self.id)[:KEY_ID_BYTES]
-        return StreamAead(key_id, {key_id: self._files})
+        """What seals files that leave the vault and come back: exports. Other keys than those that wrap."""
+        keys = {
+            bytes.fromhex(key.id)[:KEY_ID_BYTES]: key._files  # noqa: SLF001  # of the same class
+            for key in (*self.others.values(), self)
+        }
+        return StreamAead(bytes.fromhex(self.id)[:KEY_ID_BYTES], keys)
 
     def wrap(self, plain: bytes, context: bytes) -> bytes:
-        """The blob that only ``unwrap`` with the same key and context opens."""
+        """The blob that only ``unwrap`` with the same key (as itself or among ``others``) and context opens."""
         head = _FORMAT + bytes.fromhex(self.id)
         nonce = os.urandom(NONCE_BYTES)
         return head + nonce + gcm_seal(self._key, nonce, plain, head + context)
@@ -49,6 +60,9 @@ class MasterKey(Secret):
                 Code.BAD_KEYS,
                 "The wrapped keys are of a newer version of domicile, or damaged: run that version, or restore a backup.",
             )
+        other = self.others.get(head[1:].hex())
+        if other is not None:
+            return other.unwrap(sealed, context)
         if head[1:].hex() != self.id:
             raise VaultError(
                 Code.BAD_KEYS,

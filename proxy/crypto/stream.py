@@ -51,6 +51,10 @@ class StreamAead(Secret):
     __slots__ = ("_head", "_known")
 
     def __init__(self, primary: bytes, keys: Mapping[bytes, bytes]) -> None:
+        self.adopt(primary, keys)
+
+    def adopt(self, primary: bytes, keys: Mapping[bytes, bytes]) -> None:
+        """Seal with that data key from now on, and open with all of these; streams under way end with the key they began with."""
         self._known: dict[bytes, Prf] = {_head(key_id): keyed(key) for key_id, key in keys.items()}
         self._head = _head(primary)
 
@@ -61,8 +65,9 @@ class StreamAead(Secret):
         """
         if len(salt) != SALT_BYTES:
             raise ValueError(f"a salt is {SALT_BYTES} bytes")
-        header = self._head + (os.urandom(_PREFIX_BYTES) if prefix is None else prefix)
-        return StreamSealer(self._cipher(self._head, salt), header, context)
+        head = self._head
+        header = head + (os.urandom(_PREFIX_BYTES) if prefix is None else prefix)
+        return StreamSealer(self._cipher(head, salt), header, context)
 
     def opener(self, header: bytes, salt: bytes, context: bytes) -> "StreamOpener":
         """What opens chunks of the content with that header. ``VaultError(CANNOT_OPEN)`` for one that is none of ours."""

@@ -153,6 +153,11 @@ METRICS: Final[dict[str, Declared]] = {
     "domicile_upstream_errors_total": Declared(
         "counter", ("endpoint", "code"), "Exchanges that the application or the way to it broke, by error code."
     ),
+    "domicile_resealed_records": Declared(
+        "gauge",
+        ("environment", "state"),
+        "Records of the run that seals them anew with the data key of now: done, unreadable (they do not open).",
+    ),
     "domicile_tls_handshakes_total": Declared(
         "counter",
         ("listener", "outcome"),

@@ -85,7 +85,7 @@ class Pass:
         try:
             while True:
                 found = await self._store.rows(self._table, [row.rid for row in rows])
-                changes, failed, unreadable = self._visited(found.values(), visit)
+                changes, failed, unreadable = await self._changes(found.values(), visit)
                 if await self._committed(changes):
                     break
         finally:
@@ -93,6 +93,10 @@ class Pass:
         self.progress.failed += failed
         self.progress.unreadable += unreadable
         await asyncio.sleep(0)
+
+    async def _changes(self, rows: Iterable[Row], visit: Visit) -> tuple[list[Change], int, int]:
+        """What a batch needs; how many of its records have failed, and do not open."""
+        return self._visited(rows, visit)
 
     def _visited(self, rows: Iterable[Row], visit: Visit) -> tuple[list[Change], int, int]:
         changes: list[Change] = []

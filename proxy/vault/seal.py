@@ -61,6 +61,10 @@ class Sealer:
         """A salt for a new record."""
         return random_bytes(SALT_BYTES)
 
+    def current(self, sealed: bytes) -> bool:
+        """Whether something was sealed with the data key that seals now."""
+        return self._aead.current(sealed)
+
     def record(self, rid: int, salt: bytes) -> RecordSealer:
         """What seals the bodies and the key of one record."""
         return RecordSealer(self._aead.under(salt), self.scope, rid)

@@ -84,6 +84,11 @@ class Vault:
         """The environment whose keys and records these are."""
         return self._around.environment
 
+    @property
+    def keyset(self) -> Keyset:
+        """The keys of the environment."""
+        return self._around.keyset
+
     async def keep_files(
         self, objects: ObjectStore, limit: int, environments: Callable[[], Iterable[str]] | None = None
     ) -> Contents:

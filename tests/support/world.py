@@ -1,5 +1,6 @@
 """The whole interface over a vault of its own, on an engine of choice and a clock that tests own."""
 
+import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from typing import Any
 
 from proxy.clock import ManualClock
 from proxy.composition.interface import space
+from proxy.composition.keys import Keys, Places, vaults_of
 from proxy.composition.realm import Opened, Realm
 from proxy.crypto.keyset import Keyset
 from proxy.crypto.master import MasterKey
@@ -66,6 +68,32 @@ class World:
         await self.services.spaces["default"].policies.put(read_policy(name, body))
 
 
+class HeldSource:
+    """A key source in memory."""
+
+    def __init__(self, master: MasterKey) -> None:
+        self._present = master
+        self._next: MasterKey | None = None
+
+    def exists(self) -> bool:
+        return True
+
+    def load(self) -> MasterKey:
+        return self._present
+
+    create = load
+
+    def staged(self) -> MasterKey | None:
+        return self._next
+
+    def stage(self) -> MasterKey:
+        self._next = self._next or MasterKey(os.urandom(32), [self._present])
+        return self._next
+
+    def switch(self) -> None:
+        self._present, self._next = self._next or self._present, None
+
+
 @asynccontextmanager
 async def world(
     folder: Path, engine: str = "memory", *, tokens: bool = False, keys: RecordKeys = HASHED, **given: Any
@@ -80,7 +108,8 @@ async def world(
         store = await open_store("memory:" if engine == "memory" else f"sqlite:///{folder / 'vault.db'}")
         stack.push_async_callback(store.close)
         keyset = await make_keyset(store, master, "default")
-        book = Environments(store, keyset, lambda: master, clock)
+        source = HeldSource(master)
+        book = Environments(store, keyset, source.load, clock)
         await book.load()
 
         def vault_of(keyset: Keyset) -> Vault:
@@ -103,11 +132,14 @@ async def world(
         realm = Realm(book, here.service.clients, opening, Metrics())
         stack.push_async_callback(realm.close)
         await realm.start(Opened(vault, catalog, await space(vault, catalog, contents)), {})
+        ring = Keys(Places(store, source, here.service.keys), lambda: vaults_of(realm.vaults()), Metrics())
+        await stack.enter_async_context(ring.kept())
         audit = Kept()
         made = services(
             audit=auditing(audit),
             spaces=realm.spaces,
             environments=realm,
+            keys=ring,
             auth=here.service,
             access=bearer(here.service.tokens) if tokens else access,
             **{"body_limit": 4 * 2**20, "functions": await stack.enter_async_context(resident()), **given},

@@ -12,7 +12,7 @@ from proxy.web.api.operation import Answer, Call
 
 async def create(call: Call) -> Answer:
     """A new environment, which can be used at once."""
-    _check_root(call)
+    check_root(call)
     content = shapes.members(call.content, ("name", "environment_id"), ("name",))
     name, ident = content["name"], content.get("environment_id")
     faults = [] if isinstance(name, str) else [Detail("/name", "Has to be a string.")]
@@ -34,7 +34,7 @@ async def listing(call: Call) -> Answer:
 
 async def remove(call: Call) -> Answer:
     """End an environment with its clients and schemas, and with its records where the caller says so."""
-    _check_root(call)
+    check_root(call)
     records = shapes.flag(call, "records", "delete")
     await call.services.environments.remove(call.path["environment_id"], records=records)
     return Answer(204)
@@ -54,7 +54,7 @@ def shown(environment: Environment) -> dict[str, Any]:
     }
 
 
-def _check_root(call: Call) -> None:
+def check_root(call: Call) -> None:
     """Raise ``VaultError(FORBIDDEN)`` unless the caller administers ``default``."""
     if call.principal.environment != DEFAULT:
         raise not_admin(f"This operation needs an administrator of the environment {DEFAULT}.")

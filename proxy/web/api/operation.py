@@ -14,6 +14,7 @@ from proxy.errors import Code, VaultError
 from proxy.functions.runner import Runner
 from proxy.model.access import Principal
 from proxy.model.environment import Environment
+from proxy.model.keys import KeyKind, KeysTold
 from proxy.model.limits import DEFAULTS, Limits
 from proxy.model.policy import Act
 from proxy.model.record import Record
@@ -96,6 +97,16 @@ class Administered(Protocol):
         """Remove an environment. Raises ``VaultError``: NOT_FOUND, CONFLICT, ENVIRONMENT_IN_USE, SCHEMA_BUSY."""
 
 
+class KeyAdministration(Protocol):
+    """All keys, to be listed and rotated while requests go on."""
+
+    async def listed(self) -> KeysTold:
+        """Every key there is, by its id."""
+
+    async def rotate(self, kind: KeyKind, environment: str = ...) -> None:
+        """Another key of that kind from now on. Raises ``VaultError``: NOT_FOUND, BAD_KEYS, NOT_WRITABLE, CONFLICT."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Services:
     """What handlers work with, joined once at start; whoever adds a handler adds what it needs."""
@@ -113,6 +124,7 @@ class Services:
     functions: Runner  #: resident functions, and what runs them
     operations: "tuple[Operation, ...]" = ()  #: the table that is served, for the document
     on_existing: Literal["refuse", "update"] = "refuse"  #: what a create does with a key that is used
+    keys: KeyAdministration | None = None  #: who rotates keys
     acl: Asker | None = None  #: who asks the filter endpoints of policies
     firewall: Firewall | None = None  #: where callers may be; none: anywhere
     screened: Callable[[str], None] = _unscreened  #: told of each request from outside: blocked, masked

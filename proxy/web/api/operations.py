@@ -14,6 +14,7 @@ from proxy.web.api import (
     files,
     finding,
     functions,
+    keys,
     models,
     policies,
     schemas,
@@ -82,6 +83,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "remove_environment", "DELETE", "/api/environments/{environment_id}", environments.remove, 204,
         (*_CLIENTS, 404, 409, 429), _NOTHING, _ADMIN, ("records",),
     ),
+    Operation("list_keys", "GET", "/api/keys", keys.listing, 200, _CLIENTS, _NOTHING, _ADMIN),
+    Operation("rotate_key", "POST", "/api/keys/rotate", keys.rotate, 200, (*_CLIENTS, 404, 409, 413, 415, 422, 429), access=_ADMIN),
     Operation(
         "put_schema", "PUT", _SCHEMA, schemas.put, 200, (*_CLIENTS, 409, 413, 415), access=_ADMIN, query=("dry_run",), also=(201, 202)
     ),

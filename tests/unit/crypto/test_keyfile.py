@@ -219,3 +219,32 @@ def test_a_system_that_knows_no_files_without_a_name_makes_the_key_file_all_the_
     keyfile.write_new(str(tmp_path / "keys.json"), b"content")
     assert keyfile.read(str(tmp_path / "keys.json")) == b"content"
     assert names(tmp_path) == ["keys.json"]
+
+
+def test_a_file_is_replaced_as_a_whole_and_stays_private(tmp_path):
+    place = tmp_path / "keys.json"
+    keyfile.write_new(str(place), b"old")
+    (tmp_path / ".keys.json.new").write_bytes(b"of somebody who was interrupted")
+    keyfile.replace(str(place), b"new")
+    assert keyfile.read(str(place)) == b"new"
+    assert place.stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["keys.json"]
+
+
+def test_what_cannot_be_replaced_stays_as_it_is(tmp_path, monkeypatch):
+    place, link = tmp_path / "keys.json", tmp_path / "link.json"
+    keyfile.write_new(str(place), b"old")
+    link.symlink_to(place)
+    with pytest.raises(VaultError, match="is a link") as caught:
+        keyfile.replace(str(link), b"new")
+    assert caught.value.code is Code.NOT_WRITABLE
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(VaultError, match="free some space") as caught:
+        keyfile.replace(str(place), b"new")
+    assert caught.value.code is Code.NOT_WRITABLE
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["keys.json", "link.json"]
+    assert place.read_bytes() == b"old"

@@ -95,3 +95,28 @@ def test_every_changed_byte_is_noticed():
 def test_wrapped_content_that_is_no_keyset_is_refused(content):
     head = b"\x01\x00\x01t"
     assert "damaged" in refuse(head + MASTER.wrap(content, head))
+
+
+def test_a_rotated_keyset_is_adopted_by_everything_that_was_handed_out():
+    keyset = Keyset.create("default")
+    aead, streams = keyset.aead(), keyset.streams()
+    under = aead.under(bytes(16))
+    old = aead.seal(b"old", bytes(16), b"c")
+    keyset.adopt(keyset.rotated())
+    assert keyset.aead() is aead
+    assert keyset.streams() is streams
+    assert (len(keyset.data_keys), aead.primary) == (2, keyset.data_keys[-1])
+    assert aead.open(old, bytes(16), b"c") == b"old"
+    assert aead.open(under(b"late", b"c"), bytes(16), b"c") == b"late"  # begun with the key before
+    assert aead.sealings == 1
+    assert streams.sealer(bytes(16), b"c").header[1:5].hex() == keyset.data_keys[-1]
+
+
+def test_what_is_no_successor_is_not_adopted():
+    keyset = Keyset.create("default")
+    later = keyset.rotated()
+    for other in (Keyset.create("default"), Keyset.create("default").rotated()):
+        with pytest.raises(ValueError, match="successor"):
+            keyset.adopt(other)
+    with pytest.raises(ValueError, match="successor"):
+        later.adopt(keyset)  # it lacks a key

@@ -5,6 +5,7 @@ import os
 import pytest
 
 from proxy.crypto.keyset import Keyset
+from proxy.crypto.master import MasterKey
 from proxy.crypto.sources import SOURCES, KeySource, open_source
 from proxy.errors import Code, VaultError
 
@@ -141,3 +142,65 @@ def test_a_key_is_not_made_in_a_variable(monkeypatch):
 def test_a_setting_that_is_no_source_says_what_to_write(uri):
     message = refuse(Code.BAD_KEYS, open_source, uri)
     assert "`keys` must" in message
+
+
+def test_a_staged_key_opens_what_the_present_one_wrapped_and_the_reverse_until_the_switch_and_after_it(tmp_path):
+    source = open_source(f"file://{tmp_path}/keys.json")
+    before = source.create()
+    assert source.staged() is None
+    old = before.wrap(b"old", b"c")
+    staged = source.stage()
+    assert source.stage().id == staged.id  # asked again after a crash
+    new = staged.wrap(b"new", b"c")
+    for key in (staged, source.load(), source.staged()):
+        assert key is not None
+        assert [key.unwrap(blob, b"c") for blob in (old, new)] == [b"old", b"new"]
+    assert source.load().id == before.id
+    source.switch()
+    source.switch()  # once more, after a crash
+    after = source.load()
+    assert (after.id, source.staged()) == (staged.id, None)
+    assert [after.unwrap(blob, b"c") for blob in (old, new)] == [b"old", b"new"]
+    assert MasterKey.wrapper(after.wrap(b"x", b"c")) == staged.id
+    with pytest.raises(VaultError):
+        before.unwrap(new, b"c")
+
+
+def test_files_of_older_master_keys_still_open(tmp_path):
+    source = open_source(f"file://{tmp_path}/keys.json")
+    before = source.create()
+    salt = bytes(16)
+    sealer = before.files().sealer(salt, b"c")
+    sealed = sealer.finish()
+    source.stage()
+    source.switch()
+    opened = source.load().files().opener(sealer.header, salt, b"c")
+    assert opened.chunk(0, sealed, last=True) == b""
+
+
+def test_a_variable_holds_older_keys_behind_the_first(monkeypatch):
+    first, second = (base64.b64encode(os.urandom(32)).decode() for _ in range(2))
+    monkeypatch.setenv("MASTER", first)
+    source = open_source("env:MASTER")
+    old = source.load().wrap(b"old", b"c")
+    assert source.staged() is None
+    with pytest.raises(VaultError, match="before the one in MASTER"):
+        source.stage()
+    source.switch()
+    monkeypatch.setenv("MASTER", f"{second}  {first}\n")
+    assert source.load().unwrap(old, b"c") == b"old"
+    monkeypatch.setenv("MASTER", f"{second} nonsense")
+    with pytest.raises(VaultError, match="32 random bytes"):
+        source.load()
+
+
+@pytest.mark.parametrize("name", ["older", "next"])
+def test_a_damaged_key_among_the_others_is_told_before_anything_depends_on_it(tmp_path, name):
+    place = tmp_path / "keys.json"
+    source = open_source(f"file://{place}")
+    source.create()
+    broken = {"id": "0" * 16, "key": base64.b64encode(os.urandom(32)).decode()}
+    content = json.loads(place.read_text())
+    place.write_text(json.dumps({**content, name: broken if name == "next" else [broken]}))
+    with pytest.raises(VaultError, match="damaged"):
+        source.load()

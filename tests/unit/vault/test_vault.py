@@ -21,6 +21,7 @@ class Source:
         self.load = self._source.load
         self.create = self._source.create
         self.exists = self._source.exists
+        self.staged, self.stage, self.switch = self._source.staged, self._source.stage, self._source.switch
 
 
 async def opened(store: MemoryStore, source: Source) -> Vault:

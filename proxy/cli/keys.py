@@ -1,0 +1,150 @@
+"""``domicile keys``: the keys of a vault, by id; rotate one, or see whether all of them open what they should.
+
+With ``--url`` a running instance is asked; without, the vault of the settings is opened, while no instance runs on it. What older data
+keys have sealed is sealed anew by the running instance, or by the next one that starts.
+"""
+
+import argparse
+import os
+from collections.abc import Coroutine
+from typing import Any, Final, TypeVar
+
+from proxy.cli import output
+from proxy.cli.command import OK, Arguments, Command
+from proxy.cli.instance import instance_arguments
+from proxy.cli.remote import refusal, remote
+from proxy.config import load
+from proxy.errors import Code, VaultError
+from proxy.model.keys import KeyKind
+
+Result = TypeVar("Result")
+
+
+def listing(arguments: Arguments) -> int:
+    """Print every key by its id; never a key."""
+    data = _asked(arguments, "GET", "/api/keys") if arguments.url else _run(_listed(arguments))
+    output.show(data, _text(data), as_json=arguments.json)
+    return OK
+
+
+def rotate(arguments: Arguments) -> int:
+    """Make another key of that kind the one in use."""
+    kind = KeyKind(arguments.key)
+    if arguments.url:
+        body = {"key": str(kind)}
+        if kind is KeyKind.DATA:
+            body["environment_id"] = arguments.environment
+        data = _asked(arguments, "POST", "/api/keys/rotate", body)
+    else:
+        data = _run(_rotated(arguments, kind))
+    output.show(data, f"Another {kind} key is in use.\n{_text(data)}", as_json=arguments.json)
+    return OK
+
+
+def verify(arguments: Arguments) -> int:
+    """Open every keyset, and count what each data key has sealed."""
+    data = _run(_verified(arguments))
+    lines = [
+        f"{one['environment_id']}: {', '.join(f'{key} sealed {count}' for key, count in one['records'].items()) or 'no records'}"
+        for one in data["environments"]
+    ]
+    output.show(data, "\n".join(["Every keyset opens.", *lines]), as_json=arguments.json)
+    return OK
+
+
+def _asked(arguments: Arguments, method: str, path: str, body: Any = None) -> Any:
+    instance = remote(arguments)
+    try:
+        told = instance.ask(method, path, body, {"Idempotency-Key": os.urandom(16).hex()} if body else None)
+    finally:
+        instance.close()
+    if told.status != 200:
+        raise refusal(told)
+    return told.content
+
+
+def _run(work: Coroutine[Any, Any, Result]) -> Result:
+    import asyncio
+
+    try:
+        return asyncio.run(work)
+    except VaultError as error:
+        if error.code is not Code.STORE_BUSY:
+            raise
+        text = "An instance runs on this vault: stop it first, or name it with --url."
+        raise VaultError(Code.STORE_BUSY, text) from None
+
+
+async def _listed(arguments: Arguments) -> Any:
+    from proxy.composition.stoppedkeys import stopped_keys
+    from proxy.web.api.keys import shown
+
+    async with stopped_keys(load(arguments.config, os.environ)) as keys:
+        return shown(await keys.listed())
+
+
+async def _rotated(arguments: Arguments, kind: KeyKind) -> Any:
+    from proxy.composition.stoppedkeys import stopped_keys
+    from proxy.web.api.keys import shown
+
+    async with stopped_keys(load(arguments.config, os.environ)) as keys:
+        await keys.rotate(kind, arguments.environment)
+        return shown(await keys.listed())
+
+
+async def _verified(arguments: Arguments) -> Any:
+    from proxy.composition.stoppedkeys import sealed_with, stopped_keys
+    from proxy.web.api.keys import shown
+
+    async with stopped_keys(load(arguments.config, os.environ)) as keys:
+        counted = [
+            {"environment_id": vault.environment, "records": await sealed_with(vault)} for vault in keys.vaults()
+        ]
+        return {**shown(await keys.listed()), "environments": counted}
+
+
+def _text(data: Any) -> str:
+    lines = [f"master   {data['master']['key_id']}"]
+    lines += [f"signing  {one['key_id']}{'' if one['signs'] else '  (verifies)'}" for one in data["signing"]]
+    for one in data["data"]:
+        lines.append(f"data     {one['environment_id']}: {one['sealings']} sealings, wrapped by {one['wrapped_by']}")
+        lines += [f"         {key['key_id']}{'' if key['seals'] else '  (opens)'}" for key in one["keys"]]
+        run = one["reseal"]
+        if run["state"] != "none":
+            lines.append(
+                f"         sealing anew: {run['state']}, {run['records']} records, {run['unreadable']} unreadable"
+            )
+    return "\n".join(lines)
+
+
+def _rotate_arguments(parser: argparse.ArgumentParser) -> None:
+    instance_arguments(parser)
+    parser.add_argument("key", choices=[str(kind) for kind in KeyKind], help="which kind of key")
+
+
+COMMAND: Final = Command(
+    summary="List, rotate and verify the keys of a vault; no key is ever printed.",
+    example="domicile keys list",
+    children={
+        "list": Command(
+            summary="List every key by its id, and how far older ones are still in use.",
+            example="domicile keys list --json",
+            run=listing,
+            arguments=instance_arguments,
+            data=True,
+        ),
+        "rotate": Command(
+            summary="Use another data, master or signing key from now on; nothing that was sealed is lost.",
+            example="domicile keys rotate data --url https://vault.example.com",
+            run=rotate,
+            arguments=_rotate_arguments,
+            data=True,
+        ),
+        "verify": Command(
+            summary="Open every keyset of a stopped vault, and count what each data key has sealed.",
+            example="domicile keys verify",
+            run=verify,
+            data=True,
+        ),
+    },
+)

@@ -1,0 +1,205 @@
+"""Rotating every kind of key while requests go on, over the vault's interface and through the proxy, and killed in the middle of it.
+
+No request fails, every record can be read, and what was interrupted goes on by itself.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.support.application import Application
+from tests.support.instance import Instance
+from tests.support.patience import PATIENCE
+from tests.support.people import rules
+from tests.support.serving import serving
+from tests.support.tree import ROOT
+
+SCHEMA = {"fields": {"id": {"type": "primary_key"}, "note": {"type": "string", "storage": "encrypted"}}}
+#: Deaths in the middle of a rotation.
+ROUNDS = int(os.environ.get("ROUNDS", "3"))
+BULK = 600
+
+
+class House:
+    """An instance with an application behind it, and an administrator."""
+
+    def __init__(self, instance: Instance, caller: aiohttp.ClientSession) -> None:
+        self.instance = instance
+        self.caller = caller
+        self.proof: dict[str, str] = {}
+        self.token = ""
+        self.kept: dict[str, str] = {}  #: what was acknowledged over the interface
+        self.people: dict[str, str] = {}  #: and through the proxy
+
+    async def domicile(self, *arguments: str) -> Any:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "proxy", *arguments, "--json",
+            cwd=self.instance.folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(ROOT), **self.instance.settings()},
+        )  # fmt: skip
+        out, err = await process.communicate()
+        assert process.returncode == 0, (out, err)
+        return json.loads(out)
+
+    async def arrive(self) -> None:
+        """Start, and get a token."""
+        await self.instance.start()
+        form = {"grant_type": "client_credentials", **self.proof}
+        async with self.caller.post(self.instance.vault + "/oauth2/token", data=form) as answer:
+            assert answer.status == 200
+            self.token = (await answer.json())["access_token"]
+
+    async def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """An answer of the interface, which must be one of success."""
+        headers = {"Authorization": f"Bearer {self.token}"}
+        async with self.caller.request(method, self.instance.vault + path, json=body, headers=headers) as answer:
+            content = await answer.json(content_type=None)
+            assert answer.status < 300, (path, answer.status, content)
+            return content
+
+    async def rotate(self, key: str) -> Any:
+        return await self.ask("POST", "/api/keys/rotate", {"key": key})
+
+    async def sealed_anew(self) -> Any:
+        """Wait until nothing is being sealed anew."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                (told,) = (await self.ask("GET", "/api/keys"))["data"]
+                if told["reseal"]["state"] == "done":
+                    return told
+                await asyncio.sleep(0.02)
+
+    # ------------------------------------------------ load
+
+    async def write(self, name: str) -> None:
+        """Write a record, and read it again."""
+        await self.ask("POST", "/api/models/contact", {"id": name, "note": f"note of {name}"})
+        self.kept[name] = f"note of {name}"
+        found = await self.ask("POST", "/api/models/contact/find", {"filter": {"id": name}})
+        assert found["data"][0]["note"] == self.kept[name]
+
+    async def meet(self, name: str) -> None:
+        """Write a person through the proxy, and read it again."""
+        async with self.caller.post(self.instance.proxy + "/people", json={"name": name}) as answer:
+            assert answer.status == 201
+            made = await answer.json()
+        self.people[str(made["id"])] = name
+        async with self.caller.get(f"{self.instance.proxy}/people/{made['id']}") as answer:
+            assert (answer.status, (await answer.json())["name"]) == (200, name)
+
+    async def load(self, number: int, over: asyncio.Event) -> int:
+        """Write until it is over; how much that was."""
+        count = 0
+        while not over.is_set():
+            count += 1
+            await (self.write if number % 2 else self.meet)(f"p{number}x{len(self.kept)}x{len(self.people)}")
+        return count
+
+    async def judge(self) -> None:
+        """Everything that was acknowledged can be read."""
+        names = list(self.kept)
+        for start in range(0, len(names), 500):
+            asked = {"filter": {"id": names[start : start + 500]}, "options": {"limit": 500}}
+            found = await self.ask("POST", "/api/models/contact/find", asked)
+            assert {one["id"]: one["note"] for one in found["data"]} == {
+                name: self.kept[name] for name in names[start : start + 500]
+            }
+        for ident, name in self.people.items():
+            async with self.caller.get(f"{self.instance.proxy}/people/{ident}") as answer:
+                assert (await answer.json())["name"] == name
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    timeout = aiohttp.ClientTimeout(2 * PATIENCE)
+    async with serving(Application().app()) as upstream, aiohttp.ClientSession(timeout=timeout) as caller:
+        made = House(Instance(tmp_path), caller)
+        made.instance.rules.mkdir()
+        (made.instance.rules / "rules.yaml").write_text(rules(upstream))
+        first = await made.domicile("init")
+        made.proof = {"client_id": first["client_id"], "client_secret": first["client_secret"]}
+        await made.arrive()
+        await made.ask("PUT", "/api/schemas/contact", SCHEMA)
+        for start in range(0, BULK, 100):
+            batch = [{"id": f"b{number}", "note": f"old {number}"} for number in range(start, start + 100)]
+            await made.ask("POST", "/api/models/contact/batch", batch)
+            made.kept |= {one["id"]: one["note"] for one in batch}
+        yield made
+        await made.instance.kill()
+
+
+async def test_every_kind_of_key_is_rotated_under_load_and_no_request_fails(house: House) -> None:
+    over = asyncio.Event()
+    workers = [asyncio.create_task(house.load(number, over)) for number in range(4)]
+    try:
+        before = await house.ask("GET", "/api/keys")
+        for key in ("data", "master", "signing", "data"):
+            reached = len(house.kept) + len(house.people)
+            await house.rotate(key)
+            while len(house.kept) + len(house.people) < reached + 20:
+                assert not [worker for worker in workers if worker.done()]
+                await asyncio.sleep(0.01)
+        told = await house.sealed_anew()
+    finally:
+        over.set()
+        done = await asyncio.gather(*workers)
+    assert min(done) > 0
+    after = await house.ask("GET", "/api/keys")
+    assert after["master"] != before["master"]
+    assert after["signing"][-1] != before["signing"][-1]
+    assert len(told["keys"]) == 3
+    assert told["reseal"]["unreadable"] == 0
+    await house.judge()
+
+    assert await house.instance.stop() == 0  # and all of it once more, from what is on disk
+    verified = await house.domicile("keys", "verify")
+    (counted,) = verified["environments"]
+    assert set(counted["records"]) == {told["keys"][-1]["key_id"]}
+    rotated = await house.domicile("keys", "rotate", "data")
+    assert len(rotated["data"][0]["keys"]) == 4
+    assert (await house.domicile("keys", "rotate", "master"))["master"] != after["master"]
+    await house.arrive()
+    assert (await house.sealed_anew())["keys"] == rotated["data"][0]["keys"]
+    await house.judge()
+
+
+async def test_killed_in_the_middle_it_goes_on_and_everything_opens(house: House) -> None:
+    for number in range(ROUNDS):
+        over = asyncio.Event()
+        workers = [asyncio.create_task(house.load(worker, over)) for worker in range(2)]
+        keys = ["data", "master", "signing"]
+        random.shuffle(keys)
+        reached = len(house.kept) + len(house.people)
+        while len(house.kept) + len(house.people) < reached + 5:  # noqa: ASYNC110  # the workers count
+            await asyncio.sleep(0.005)
+        rotations = asyncio.create_task(_all(house, keys))
+        await asyncio.sleep(random.uniform(0, 0.1))
+        await house.instance.kill()
+        over.set()
+        await asyncio.gather(rotations, *workers, return_exceptions=True)
+        await house.arrive()
+        await house.judge()
+        told = (await house.ask("GET", "/api/keys"))["data"][0]
+        assert len(told["keys"]) <= number + 2
+    await house.rotate("data")
+    told = await house.sealed_anew()
+    assert told["reseal"]["unreadable"] == 0
+    await house.judge()
+    assert await house.instance.stop() == 0
+    (counted,) = (await house.domicile("keys", "verify"))["environments"]
+    assert set(counted["records"]) == {told["keys"][-1]["key_id"]}
+
+
+async def _all(house: House, keys: list[str]) -> None:
+    for key in keys:
+        with contextlib.suppress(aiohttp.ClientError):
+            await house.rotate(key)
