@@ -92,7 +92,7 @@ TABLE: Final[dict[str, Line]] = {
     "pop_show_file": _READ._replace(stranger=_NOT_HERE),
     "pop_change_file": Line("w", rows=_GONE, stranger=_NOT_HERE),
     "pop_health": Line("r", none="ok", stranger=_NOT_HERE),
-    "rehash_records": Line("rw", rows="empty", hidden="400 invalid_input", stranger="empty"),
+    "rehash_records": Line("rw", rows="empty", none="empty", hidden="400 invalid_input", stranger="empty"),
     "resolve_tokens": Line("r", none="ok", stranger="empty"),
     "list_functions": Line("any", none="ok", stranger="ok"),
     # What a function may not read fails inside it, and what fails inside it is told to nobody.
