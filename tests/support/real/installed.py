@@ -11,6 +11,8 @@ from pathlib import Path
 LOCK = Path(__file__).with_name("requirements.txt")
 #: The official client of hosted services of this kind; it needs versions that contradict ours.
 POP_CLIENT = Path(__file__).with_name("popclient.txt")
+#: OAuth 2.0 clients by different hands.
+OAUTH_CLIENTS = Path(__file__).with_name("oauthclients.txt")
 CACHE = Path(__file__).parents[3] / ".cache" / "real-applications"
 
 _TIME = 300.0  # seconds for the slowest download that is still worth waiting for
