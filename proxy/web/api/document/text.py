@@ -114,6 +114,7 @@ TAGS: Final[dict[str, str]] = {
     "Clients": "Who may get tokens. Administrators work with the clients of their own environment, those of `default` with all.",
     "Policies": "What clients may do with the records of a schema, and what they see of them. For administrators.",
     "Environments": "Keys, schemas, records, files and clients that never meet those of another. For administrators of `default`.",
+    "Keys": "What seals the records and signs tokens: which keys there are, and fresh ones in their place. For administrators of `default`.",
     "Baits": "Records that nobody has a reason to look at: whoever does raises an alarm.",
     "About": "This document.",
 }
