@@ -103,7 +103,7 @@ async def _measure(place: Interface, peer: int, plan: Plan) -> dict[str, Any]:
         raise Failed(f"The record of the measure was answered {status}.")
     form = f"Content-Type: multipart/form-data; boundary={_BOUNDARY[2:].decode()}\r\nx-filename: large\r\n"
     parts, files = (_HEAD, content, _TAIL), "/api/models/customer/c/files"
-    rates: dict[str, list[float]] = {"up": [], "down": [], "peer up": [], "peer down": []}
+    rates: dict[str, list[float]] = {"up": [], "down": [], "peer up": [], "peer form up": [], "peer down": []}
     before = 0
     for number in range(plan.rounds + 1):
         # A new file each time, as ours is: one that is written over gives its pages, warm as they are, to the next.
@@ -111,6 +111,7 @@ async def _measure(place: Interface, peer: int, plan: Plan) -> dict[str, Any]:
         up, told = await timed(lambda: ours.ask("PUT", files, parts, form), 201, plan.size)
         link = told.partition(b'"download_link":"')[2].partition(b'"')[0].decode()
         peer_up, _ = await timed(lambda copy=copy: theirs.ask("PUT", copy, (content,)), 201, plan.size)  # type: ignore[misc]  # bound at once
+        form_up, _ = await timed(lambda copy=copy: theirs.ask("POST", copy + "f", parts, form), 201, plan.size)  # type: ignore[misc]  # as above
         down, got = await timed(lambda link=link: ours.ask("GET", link), 200, plan.size)  # type: ignore[misc]  # bound at once
         peer_down, _ = await timed(lambda copy=copy: theirs.ask("GET", copy), 200, plan.size)  # type: ignore[misc]  # as above
         if hashlib.sha256(got).hexdigest() != digest:
@@ -118,7 +119,7 @@ async def _measure(place: Interface, peer: int, plan: Plan) -> dict[str, Any]:
         if number == 0:
             before = resident(place.pid, "VmRSS")  # after the first round, which warms up
             continue
-        for name, rate in zip(rates, (up, down, peer_up, peer_down), strict=True):
+        for name, rate in zip(rates, (up, down, peer_up, form_up, peer_down), strict=True):
             rates[name].append(rate)
     grown = resident(place.pid, "VmHWM") - before
     ours.close()
@@ -139,7 +140,12 @@ def run(quick: bool = False) -> dict[str, Any]:
         command = [sys.executable, "-m", "bench.copy_app", str(port), str(folder / "copies")]
         with interface(folder, "limits:\n  upload: 256MiB\n") as place, started("copy", command, port, folder):
             found = uvloop.run(_measure(place, port, plan))
-    for title, ours, peer in (("upload", "up", "peer up"), ("download", "down", "peer down")):
+    cases = (
+        ("upload", "up", "peer form up", "a plain copy of the same form through aiohttp"),
+        ("upload, the peer without a form,", "up", "peer up", "a plain copy of the bare bytes through aiohttp"),
+        ("download", "down", "peer down", "a plain copy through aiohttp"),
+    )
+    for title, ours, peer, against in cases:
         rates = found["rates"]
         rows.append(
             {
@@ -148,7 +154,7 @@ def run(quick: bool = False) -> dict[str, Any]:
                 "ours": rates[ours],
                 "peer": rates[peer],
                 "unit": "MB/s",
-                "against": "a plain copy through aiohttp",
+                "against": against,
                 "ratio": rates[ours] / rates[peer],
                 "detail": f"memory grew by {max(0, found['grown']) / 1e6:.0f} MB at most, in all rounds together",
             }

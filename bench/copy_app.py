@@ -1,6 +1,7 @@
 """The peer of measure 17: a plain copy through aiohttp, to a file and back, flushed to disk, nothing sealed, nothing hashed.
 
-``python -m bench.copy_app PORT FOLDER``; ``PUT /name`` keeps the body, ``GET /name`` answers it.
+``python -m bench.copy_app PORT FOLDER``; ``PUT /name`` keeps the body, ``POST /name`` the part of a form (the request that
+an upload to the vault is), ``GET /name`` answers it.
 """
 
 import asyncio
@@ -8,7 +9,7 @@ import os
 import sys
 from pathlib import Path
 
-from aiohttp import web
+from aiohttp import BodyPartReader, web
 
 _PIECE = 512 * 1024
 
@@ -19,6 +20,17 @@ def application(folder: Path) -> web.Application:
     async def put(request: web.Request) -> web.Response:
         with (folder / request.match_info["name"]).open("wb") as file:
             async for piece in request.content.iter_any():
+                file.write(piece)
+            file.flush()
+            await asyncio.to_thread(os.fsync, file.fileno())
+        return web.Response(status=201)
+
+    async def post(request: web.Request) -> web.Response:
+        part = await (await request.multipart()).next()
+        if not isinstance(part, BodyPartReader):
+            raise web.HTTPBadRequest
+        with (folder / request.match_info["name"]).open("wb") as file:
+            while piece := await part.read_chunk(_PIECE):
                 file.write(piece)
             file.flush()
             await asyncio.to_thread(os.fsync, file.fileno())
@@ -37,6 +49,7 @@ def application(folder: Path) -> web.Application:
 
     app = web.Application(client_max_size=2**40)
     app.router.add_put("/{name}", put)
+    app.router.add_post("/{name}", post)
     app.router.add_get("/{name}", get)
     return app
 
