@@ -55,6 +55,7 @@ from proxy.redactor.rules import RuleSet
 from proxy.storage import open_store
 from proxy.storage.hooks import Hooks
 from proxy.storage.sqlite_file import refuse_new
+from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.catalog import Catalog
 from proxy.vault.vault import Vault, VaultOptions, has_keyset, new_vault, open_vault
@@ -65,6 +66,8 @@ from proxy.web.gateway import Gateway
 from proxy.web.journal import MetricsJournal
 from proxy.web.listening import listen
 from proxy.web.patient import PatientConnection
+
+_log = logs.logger("bootstrap")
 
 #: Allocations between two looks of the cycle collector: requests make none, so it may look rarely.
 _COLLECT = (50_000, 20, 50)
@@ -280,7 +283,15 @@ def _rarely_collect() -> None:
 def _work(stack: AsyncExitStack, *works: Coroutine[Any, Any, None]) -> None:
     """Do these in the background, until the stack ends."""
     for work in works:
-        stack.push_async_callback(_cancel, asyncio.create_task(work))
+        task = asyncio.create_task(work)
+        task.add_done_callback(_told)
+        stack.push_async_callback(_cancel, task)
+
+
+def _told(task: asyncio.Task[None]) -> None:
+    """None of these works ends by itself: one that does has met a fault of ours, and its part is not looked after any more."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("a part of the upkeep failed and does not go on: restart", exc_info=error)
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:

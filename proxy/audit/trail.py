@@ -107,15 +107,22 @@ class Trail:
         """What stands before the first line that is put. A start that fails before that has changed nothing."""
         self._first = bodies
 
-    async def begin(self, memory: Memory) -> None:
-        """Write what was found, and remember it. A disk that is full is no reason not to start: then the log has a fault."""
+    async def begin(self, memory: Memory, report: Callable[[VaultError], None]) -> None:
+        """Write what was found, and remember it.
+
+        A disk that is full, under the log or under the memory, is no reason not to start: then the log has a fault, or the
+        memory's is reported and ``run`` tries again.
+        """
         try:
             self.put()
         except VaultError as error:
             if error.code is not Code.AUDIT_DOWN:
                 raise
-        else:
+            return
+        try:
             await self.checkpoint(memory)
+        except VaultError as error:
+            report(error)
 
     def put(self, *bodies: bytes) -> None:
         """Write lines, all or none. Raises ``VaultError(AUDIT_DOWN)``: then what they tell of must not happen."""
@@ -151,7 +158,7 @@ class Trail:
     # ------------------------------------------------------------------ upkeep
 
     async def run(self, memory: Memory, report: Callable[[VaultError], None]) -> None:
-        """Look after the log for ever; faults of the memory are reported and tried again."""
+        """Look after the log for ever; faults of the memory and of the folder are reported and tried again."""
         loop = asyncio.get_running_loop()
         checkpoint = expire = loop.time()
         while True:
@@ -194,20 +201,18 @@ class Trail:
         keep = self._options.keep
         if not keep or self._fault is not None:
             return
-        paths = segments(self._options.folder)
-        gone: list[Path] = []
-        base: Link | None = None
-        for path, following in pairwise(paths):  # never the last one, which grows
-            last = read(end_of(path).last)
-            if path.stat().st_mtime * 1000 > self._clock() - keep or last is None or last.n + 1 != first_of(following):
-                break
-            base = last.link
-            gone.append(path)
-        if base is None:
-            return
-        await remember(memory, replace(await recall(memory), base=base))
-        for path in gone:
-            path.unlink(missing_ok=True)
+        try:
+            gone, base = self._outlived(self._clock() - keep)
+            if base is None:
+                return
+            await remember(memory, replace(await recall(memory), base=base))
+            for path in gone:
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise VaultError(
+                Code.NOT_WRITABLE, f"Old files of the audit log cannot be read or removed: {reason}."
+            ) from error
         self.put(body(Event.LOG, reason="lines older than audit.keep were removed", count=len(gone)))
 
     async def close(self, memory: Memory) -> None:
@@ -251,6 +256,18 @@ class Trail:
         self._n, self._prev = number, before
         if self._first:
             self._first = ()
+
+    def _outlived(self, instant: int) -> tuple[list[Path], Link | None]:
+        """The files that ended before that instant, never the one that grows, and the last line of the last of them."""
+        gone: list[Path] = []
+        base: Link | None = None
+        for path, following in pairwise(segments(self._options.folder)):
+            last = read(end_of(path).last)
+            if path.stat().st_mtime * 1000 > instant or last is None or last.n + 1 != first_of(following):
+                break
+            base = last.link
+            gone.append(path)
+        return gone, base
 
     def _next_segment(self, more: int) -> Segment:
         """The file for so many bytes more: a new one for a new day and where the last one is full, which is flushed beside the loop."""

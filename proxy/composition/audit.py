@@ -46,8 +46,8 @@ class Audit:
         )
 
     async def begin(self) -> None:
-        """The first line. Raises what the memory raises."""
-        await self.trail.begin(self.memory)
+        """The first line."""
+        await self.trail.begin(self.memory, _report)
 
     async def upkeep(self) -> None:
         """Look after the log for ever."""

@@ -132,6 +132,19 @@ async def test_a_full_disk_refuses_writes_sends_nothing_on_and_mends_by_itself(c
     await become(crowd, "domicile_records", 'state="pending"', 0)
 
 
+async def test_a_disk_that_fills_up_during_the_start_does_not_end_it(crowd: Crowd) -> None:
+    """Lines of the audit log still fit, the vault's database takes no checkpoint of it any more."""
+    assert await crowd.installation.start()
+    assert await crowd.installation.stop() == 0
+    crowd.installation.armed.touch()
+    assert await crowd.installation.start(failing=["put_note"])
+    assert await crowd.create(0) == 201
+    await until(lambda: bool(crowd.installation.events("the audit log could not be looked after and will be again")))
+    crowd.installation.armed.unlink()
+    await crowd.judge()
+    assert await crowd.installation.stop() == 0
+
+
 @pytest.mark.parametrize(("method", "path", "status"), WRITES)
 async def test_the_disk_fills_up_while_the_application_works(crowd: Crowd, method: str, path: str, status: int) -> None:
     assert await crowd.installation.start(upkeep=0.3)

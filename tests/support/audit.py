@@ -39,11 +39,16 @@ def told(folder: Path, *events: str) -> list[dict[str, Any]]:
     return [{name: line[name] for name in line if name not in ("n", "at", "prev", "hash")} for line in chosen]
 
 
+def unreported(error: VaultError) -> None:
+    """Where nothing may be wrong with the memory."""
+    raise error
+
+
 async def opened(folder: Path, memory: Remembered | None = None, clock: Clock | None = None, **given: Any) -> Trail:
     """The log of a folder; whoever asks for it closes it."""
     memory = memory or Remembered()
     made = await open_trail(Options(folder, **given), MAC, clock or ManualClock(), memory)
-    await made.begin(memory)
+    await made.begin(memory, unreported)
     return made
 
 

@@ -323,3 +323,19 @@ async def test_faulty_rules_end_a_first_start_before_anything_is_made(settings):
         async with running(settings):
             raise AssertionError("it must not start")
     assert not settings.data.exists()
+
+
+async def test_a_part_of_the_upkeep_that_fails_is_told_of_once_and_takes_nothing_with_it(
+    settings: Settings, lines: Callable[[], list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object) -> None:
+        raise RuntimeError("Zorbina Quibblethwaite")
+
+    monkeypatch.setattr(bootstrap, "measure", broken)
+    async with running(settings) as started, aiohttp.ClientSession() as caller:
+        async with asyncio.timeout(PATIENCE):
+            while not (told := [line for line in lines() if "upkeep failed" in line["event"]]):  # noqa: ASYNC110  # a background task says so
+                await asyncio.sleep(0.01)
+        assert (await caller.get(f"http://{started.admin}/healthz")).status == 200
+    assert [line["exception"] for line in told] == ["RuntimeError"]
+    assert "Zorbina" not in json.dumps(lines())

@@ -7,7 +7,7 @@ from proxy.audit.members import Event, body
 from proxy.audit.trail import Options
 from proxy.clock import ManualClock
 from proxy.errors import Code, VaultError
-from tests.support.audit import MAC, Remembered, lines, opened, trail, verified
+from tests.support.audit import MAC, Remembered, lines, opened, trail, unreported, verified
 
 
 async def put(folder: Path, memory: Remembered, count: int = 3) -> None:
@@ -71,7 +71,7 @@ async def test_a_folder_that_was_emptied_raises_an_alarm(tmp_path):
     for path in tmp_path.iterdir():
         path.unlink()
     made = await opening.open_trail(Options(tmp_path), MAC, ManualClock(), memory, kinds.append)
-    await made.begin(memory)
+    await made.begin(memory, unreported)
     await made.close(memory)
     assert kinds == ["log"]
     assert lines(tmp_path)[0]["n"] == 6

@@ -1,13 +1,16 @@
 import asyncio
 import os
+from pathlib import Path
 
 import pytest
 
 from proxy.audit import trail as trails
 from proxy.audit.members import Event, body
+from proxy.audit.opening import open_trail
+from proxy.audit.trail import Options
 from proxy.clock import ManualClock
 from proxy.errors import Code, VaultError
-from tests.support.audit import Remembered, lines, opened, told, trail, verified
+from tests.support.audit import MAC, Remembered, lines, opened, told, trail, verified
 
 LINE = body(Event.WRITE, schema="p")
 
@@ -174,6 +177,47 @@ async def test_old_files_go_and_the_rest_is_still_whole(tmp_path):
         await made.expire(memory)
         assert set(tmp_path.iterdir()) & set(paths) == {paths[-1]}, "the one that grows stays"
     assert (await verified(tmp_path, memory)).faults == []
+
+
+class Failing(Remembered):
+    """A memory whose store takes nothing, as on a full disk."""
+
+    async def write(self, content: bytes) -> None:
+        raise VaultError(Code.VAULT_DOWN, "full")
+
+
+async def test_a_memory_that_takes_nothing_is_no_reason_not_to_start(tmp_path):
+    memory, reported = Failing(), list[VaultError]()
+    made = await open_trail(Options(tmp_path), MAC, ManualClock(), memory)
+    await made.begin(memory, reported.append)
+    assert [error.code for error in reported] == [Code.VAULT_DOWN]
+    assert made.fault is None, "lines are written all the same"
+    made.put(LINE)
+    await made.close(memory)
+    assert [line["n"] for line in lines(tmp_path)] == [1, 2, 3]
+
+
+async def test_old_files_that_cannot_be_removed_are_told_of_and_tried_again(tmp_path, monkeypatch):
+    clock, memory = ManualClock(), Remembered()
+    async with trail(tmp_path, memory, clock=clock, segment=400, keep=10_000) as made:
+        for _ in range(6):
+            made.put(LINE)
+        for path in tmp_path.iterdir():
+            os.utime(path, (clock() / 1000, clock() / 1000))
+        clock.advance(10_001)
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "unlink", _refused)
+            with pytest.raises(VaultError, match="Read-only file system") as raised:
+                await made.expire(memory)
+        assert raised.value.code is Code.NOT_WRITABLE
+        await made.expire(memory)
+        assert len(list(tmp_path.iterdir())) == 1
+    assert (await verified(tmp_path, memory)).faults == []
+
+
+def _refused(_path: Path, missing_ok: bool) -> None:
+    assert missing_ok
+    raise OSError(30, "Read-only file system")
 
 
 async def test_run_looks_after_the_log_and_reports_what_the_memory_cannot_do(tmp_path, monkeypatch):
