@@ -60,9 +60,13 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Clients:
-    """The clients of all environments that were told of by ``join``."""
+    """The clients of all environments that were told of by ``join``.
 
-    def __init__(self, store: Store, passwords: Passwords, clock: Clock) -> None:
+    ``apart``: whether tokens of the external issuer name their environment. Where they do not, an id of it belongs to one client alone.
+    """
+
+    def __init__(self, store: Store, passwords: Passwords, clock: Clock, *, apart: bool = True) -> None:
+        self.apart = apart
         self._store = store
         self._passwords = passwords
         self._clock = clock
@@ -99,7 +103,7 @@ class Clients:
         return self._known.get(ident)
 
     def registered(self, external: str) -> list[Client]:
-        """The clients to which an external issuer gives that id: one in each environment at most."""
+        """The clients to which an external issuer gives that id: one in each environment at most, and one in all unless ``apart``."""
         return [self._known[ident] for ident in self._registered.get(external, {}).values()]
 
     def listed(self) -> list[Client]:
@@ -122,7 +126,7 @@ class Clients:
         """A new client under policies that there are; ``external``: one of an external issuer, which gets no secret.
 
         Raises ``VaultError``: INVALID_INPUT for a name that is none, or an unknown environment; CONFLICT for an external id that
-        is registered in that environment already.
+        is registered in that environment already, or in any unless ``apart``.
         """
         faults = self._faults(name, environment, external)
         if faults:
@@ -132,9 +136,8 @@ class Clients:
         client = Client(new_ident(), name, environment, admin, stored, self._clock(), policies=under, external=external)
 
         def made(_: Client | None) -> Client:
-            if external is not None and environment in self._registered.get(external, {}):
-                detail = Detail("/external_id", "Another client of this environment has this id.")
-                raise VaultError(Code.CONFLICT, "The client is registered already.", (detail,))
+            if external is not None:
+                self._refuse_registered(external, environment)
             return client
 
         return Made(await self._put(environment, client.id, made), secret)
@@ -187,6 +190,16 @@ class Clients:
             known = ", ".join(sorted(self._shards))
             faults.append(Detail("/environment_id", f"there is no environment of that name: there is {known}"))
         return faults
+
+    def _refuse_registered(self, external: str, environment: str) -> None:
+        taken = self._registered.get(external, {})
+        if environment in taken:
+            text = "Another client of this environment has this id."
+        elif taken and not self.apart:
+            text = "A client of another environment has this id, and with auth.environment_claim: none no token would tell which is meant."
+        else:
+            return
+        raise VaultError(Code.CONFLICT, "The client is registered already.", (Detail("/external_id", text),))
 
     def _shard(self, environment: str, ident: str) -> _Shard:
         """Where that client is kept. Raises ``VaultError(NOT_FOUND)`` when the environment has gone meanwhile."""

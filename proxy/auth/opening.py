@@ -23,11 +23,14 @@ class AuthOptions:
 
     lifetime: int = 300  #: of an access token, in seconds
     audiences: Sequence[str] = ()  #: the addresses that are ours; none: those of the listener
+    apart: bool = True  #: whether tokens of the external issuer name their environment
 
 
-async def open_clients(store: Store, keysets: Mapping[str, Keyset], passwords: Passwords, clock: Clock) -> Clients:
-    """The clients of the environments that these keysets belong to."""
-    clients = Clients(store, passwords, clock)
+async def open_clients(
+    store: Store, keysets: Mapping[str, Keyset], passwords: Passwords, clock: Clock, *, apart: bool = True
+) -> Clients:
+    """The clients of the environments that these keysets belong to; ``apart`` as of ``Clients``."""
+    clients = Clients(store, passwords, clock, apart=apart)
     for environment, keyset in keysets.items():
         await clients.join(environment, keyset.aead())
     return clients
@@ -47,7 +50,7 @@ async def open_service(
     passwords = Passwords()
     try:
         await passwords.prepare()
-        clients = await open_clients(store, keysets, passwords, clock)
+        clients = await open_clients(store, keysets, passwords, clock, apart=options.apart)
         environment, keyset = next(iter(keysets.items()))
         keys = SigningKeys(store, keyset.aead(), environment, clock)
         await keys.load()

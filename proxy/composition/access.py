@@ -23,7 +23,7 @@ async def open_access(
     settings: Settings, store: Store, keysets: Mapping[str, Keyset], clock: Clock, metrics: Metrics
 ) -> TokenService:
     """The token service of an opened store and the environments of these keysets; says what to do where nobody could call it. ``close`` it after use."""
-    options = AuthOptions(settings.auth.token_lifetime, settings.auth.audiences)
+    options = AuthOptions(settings.auth.token_lifetime, settings.auth.audiences, apart(settings))
 
     def observe(outcome: str) -> None:
         metrics.cell(_TOKENS, outcome).value += 1
@@ -37,6 +37,11 @@ async def open_access(
             "and start again"
         )
     return service
+
+
+def apart(settings: Settings) -> bool:
+    """Whether tokens of the external issuer name the environment that they are for."""
+    return settings.auth.environment_claim is not None
 
 
 async def keep_keys(service: TokenService, interval: float) -> None:

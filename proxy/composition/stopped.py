@@ -11,6 +11,7 @@ from proxy.auth.opening import open_clients, open_policies
 from proxy.auth.passwords import Passwords
 from proxy.auth.policies import Policies
 from proxy.clock import system_clock
+from proxy.composition.access import apart
 from proxy.composition.files import open_files
 from proxy.composition.stores import open_environments, open_with_key, refuse_no_vault, unobserved, vault_options
 from proxy.config import Settings
@@ -30,7 +31,7 @@ async def stopped_clients(settings: Settings) -> AsyncIterator[Clients]:
     passwords = Passwords()
     try:
         async with opened(settings) as (store, _, keysets):
-            yield await open_clients(store, keysets, passwords, system_clock)
+            yield await open_clients(store, keysets, passwords, system_clock, apart=apart(settings))
     finally:
         passwords.close()
 
@@ -41,7 +42,7 @@ async def stopped_access(settings: Settings) -> AsyncIterator[tuple[Clients, dic
     passwords = Passwords()
     try:
         async with opened(settings) as (store, _, keysets):
-            clients = await open_clients(store, keysets, passwords, system_clock)
+            clients = await open_clients(store, keysets, passwords, system_clock, apart=apart(settings))
             yield clients, {ident: await open_policies(store, keyset) for ident, keyset in keysets.items()}
     finally:
         passwords.close()

@@ -54,7 +54,7 @@ ACCESS: Final[dict[str, Setting]] = {
         "scope",
         values.word_or_none,
         "the name of a claim, such as scope, or none",
-        "The claim of the external issuer's tokens that names the environment; none: the client is registered in one alone.",
+        "The claim of the external issuer's tokens that names the environment; none: a client is registered in one alone, by administrators of default.",
     ),
     "auth.client_claim": Setting(
         "client_id",

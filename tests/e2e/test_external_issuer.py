@@ -11,6 +11,7 @@ from proxy.bootstrap import prepare, running
 from proxy.cli import main
 from proxy.clock import system_clock
 from proxy.config import load
+from tests.support.auth import basic
 from tests.support.issuer import ISSUER, claims, document, made, public, token
 from tests.support.patience import PATIENCE
 from tests.support.people import rules
@@ -79,6 +80,46 @@ async def test_tokens_of_an_external_issuer_open_what_is_registered_here(tmp_pat
                 assert await status(unfit) == 401
             await server.__aexit__()
             assert await status(shown(KEY, jti="again")) == 200  # the keys are believed for a minute
+
+
+@pytest.mark.parametrize("claim", ["none", "scope"])
+async def test_where_no_token_names_its_environment_nobody_takes_a_client_of_another_one(tmp_path, claim) -> None:
+    """An administrator of another environment neither takes nor finds out ids; one of ``default`` registers each of them once."""
+    (tmp_path / "rules.yaml").write_text(rules("http://127.0.0.1:9"))
+    settings = load(None, given(tmp_path, AUTH__ENVIRONMENT_CLAIM=claim))
+    await prepare(settings)
+    async with running(settings) as started, aiohttp.ClientSession() as caller:
+        base = f"http://{started.interface}"
+
+        async def said(token: str, path: str, body: Any) -> tuple[int, Any]:
+            headers = {"Authorization": f"Bearer {token}"}
+            async with caller.post(base + path, json=body, headers=headers) as answer:
+                return answer.status, await answer.json()
+
+        async def admin(environment: str) -> str:
+            client, secret = await started.auth.clients.create("chief", environment, admin=True)
+            form = {"grant_type": "client_credentials"}
+            proof = {"Authorization": basic(client.id, secret)}
+            async with caller.post(f"{base}/oauth2/token", data=form, headers=proof) as answer:
+                token: str = (await answer.json())["access_token"]
+                return token
+
+        root = await admin("default")
+        assert (await said(root, "/api/environments", {"name": "Acme", "environment_id": "acme"}))[0] == 201
+        other = await admin("acme")
+        body = {"name": "crm", "external_id": "crm-there"}
+        ours, theirs = {**body, "environment_id": "default"}, {**body, "environment_id": "acme"}
+        assert (await said(root, "/api/clients", ours))[0] == 201
+        told = [await said(other, "/api/clients", {**theirs, "external_id": name}) for name in ("crm-there", "free")]
+        if claim == "scope":
+            assert [status for status, _ in told] == [201, 201]
+            return
+        assert told[0] == told[1]
+        assert (told[0][0], told[0][1]["code"]) == (403, "forbidden")
+        assert "auth.environment_claim" in told[0][1]["detail"]
+        status, refusal = await said(root, "/api/clients", theirs)
+        assert (status, refusal["code"], refusal["errors"][0]["source"]) == (409, "conflict", "/external_id")
+        assert (await said(root, "/api/clients", {**theirs, "external_id": "free"}))[0] == 201
 
 
 @pytest.mark.parametrize("how", ["jwks", "introspection"])

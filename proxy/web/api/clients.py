@@ -5,8 +5,10 @@ from typing import Any
 from proxy.auth.clients import Client
 from proxy.clock import to_wire
 from proxy.errors import Code, Detail, VaultError
+from proxy.model.environment import DEFAULT
 from proxy.telemetry import logs
 from proxy.web.api import shapes, wire
+from proxy.web.api.access import not_admin
 from proxy.web.api.environments import sees
 from proxy.web.api.operation import Answer, Call, Space
 
@@ -30,6 +32,8 @@ async def create(call: Call) -> Answer:
     faults += _policy_faults(policies, call.services.spaces.get(environment) if not faults else None)
     if faults:
         raise VaultError(Code.INVALID_INPUT, "The client cannot be made as described.", tuple(faults))
+    if external is not None:
+        _check_registrar(call)
     made = await call.services.auth.clients.create(name, environment, admin=admin, policies=policies, external=external)
     _log.info("a client was made", client=made.client.id)
     proof = {} if external is not None else {"client_secret": made.secret}
@@ -75,6 +79,18 @@ def shown(client: Client) -> dict[str, Any]:
         "created_at": to_wire(client.created_at),
         **({} if client.external is None else {"external_id": client.external}),
     }
+
+
+def _check_registrar(call: Call) -> None:
+    """Raise ``VaultError(FORBIDDEN)`` where an id of the external issuer is one in all environments, and the caller looks after one of them.
+
+    It could take an id that is meant for another environment, and would learn from refusals which ones others have.
+    """
+    if not call.services.auth.clients.apart and call.principal.environment != DEFAULT:
+        raise not_admin(
+            "Tokens of the external issuer name no environment here (auth.environment_claim: none), so an administrator of the"
+            f" environment {DEFAULT} registers its clients."
+        )
 
 
 _TEXTS = ("name", "environment_id")

@@ -24,6 +24,27 @@ async def opened(store: MemoryStore, passwords: Passwords) -> Clients:
     return await open_clients(store, {"default": KEYSET}, passwords, ManualClock())
 
 
+async def test_an_id_of_the_issuer_is_one_in_all_environments_where_no_token_names_them(passwords):
+    for apart, told in ((True, None), (False, "A client of another environment has this id")):
+        keysets = {"default": KEYSET, "acme": Keyset.create("acme")}
+        clients = await open_clients(MemoryStore(), keysets, passwords, ManualClock(), apart=apart)
+        first = await clients.create("crm", "default", admin=False, external="crm-there")
+        with pytest.raises(VaultError) as caught:
+            await clients.create("crm", "default", admin=False, external="crm-there")
+        assert caught.value.details[0].text == "Another client of this environment has this id."
+        if told is None:
+            second = await clients.create("crm", "acme", admin=False, external="crm-there")
+            assert clients.registered("crm-there") == [first.client, second.client]
+            continue
+        with pytest.raises(VaultError) as caught:
+            await clients.create("crm", "acme", admin=False, external="crm-there")
+        assert (caught.value.code, caught.value.details[0].source) == (Code.CONFLICT, "/external_id")
+        assert caught.value.details[0].text.startswith(told)
+        assert clients.registered("crm-there") == [first.client]
+        await clients.remove(first.client.id)
+        assert (await clients.create("crm", "acme", admin=False, external="crm-there")).client.environment == "acme"
+
+
 def notes(store: MemoryStore) -> bytes:
     return b"".join(store._notes.values())
 

@@ -122,7 +122,7 @@ DESCRIBED: Final[dict[str, Description]] = {
                     string("The name of a policy."), maxItems=32, description="The access policies it is under; none: everything in its environment."
                 ),
                 "external_id": string(
-                    "For a client that gets its tokens from the external issuer (`auth.issuer`): the id that it has there.",
+                    "For a client that gets its tokens from the external issuer (`auth.issuer`): the id that it has there. Where `auth.environment_claim` is `none`, it is registered by an administrator of `default`, once in all environments.",
                     minLength=1, maxLength=256,
                 ),
             },
