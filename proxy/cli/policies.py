@@ -6,16 +6,20 @@ Both show the same: what ``/api/policies`` answers.
 import contextlib
 import urllib.parse
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from proxy.auth.policies import Policies
 from proxy.cli import remote
 from proxy.cli.command import Arguments
 from proxy.config import Settings
 from proxy.errors import Code, VaultError
+from proxy.model.environment import DEFAULT
 from proxy.model.limits import DEFAULTS
 from proxy.model.policy import Policy, refuse_misfit, write_policy
 from proxy.vault.catalog import Catalog
+
+if TYPE_CHECKING:
+    from proxy.web.guard.reach import Reach
 
 Json = dict[str, Any]
 
@@ -39,14 +43,15 @@ class Governing(Protocol):
 class Stored:
     """The policies of a vault that no instance runs on."""
 
-    def __init__(self, policies: Policies, catalog: Catalog) -> None:
+    def __init__(self, policies: Policies, catalog: Catalog, reach: "Reach | None") -> None:
         self._policies = policies
         self._catalog = catalog
+        self._reach = reach
 
     async def check(self, policy: Policy) -> None:
-        from proxy.web.api.policies import schema_of
+        from proxy.web.api.policies import beyond, schema_of
 
-        refuse_misfit(policy, schema_of(self._catalog, policy), DEFAULTS)
+        refuse_misfit(policy, schema_of(self._catalog, policy), DEFAULTS, beyond(policy, self._reach))
 
     async def apply(self, policy: Policy) -> Json:
         created = await self._policies.put(policy)
@@ -61,7 +66,7 @@ class Stored:
         found = self._policies.find(name)
         if found is None:
             raise VaultError(Code.NOT_FOUND, "There is no policy of that name.")
-        return shown(found, self._catalog)
+        return shown(found, self._catalog, self._reach)
 
 
 class Served:
@@ -106,12 +111,14 @@ async def opened(arguments: Arguments, settings: Settings) -> AsyncIterator[Gove
     from proxy.composition.interface import policies_of
     from proxy.composition.schemas import open_schemas
     from proxy.composition.stopped import stopped_vault
+    from proxy.web.guard.reach import Reach
 
     try:
         async with stopped_vault(settings, arguments.environment) as (vault, _):
             catalog = await open_schemas(vault, None, settings.records)
             try:
-                yield Stored(await policies_of(vault), catalog)
+                reach = None if vault.environment == DEFAULT else Reach(settings.acl.allow)
+                yield Stored(await policies_of(vault), catalog, reach)
             finally:
                 await catalog.close()
     except VaultError as error:

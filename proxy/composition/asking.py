@@ -15,6 +15,7 @@ from proxy.telemetry.metrics import Metrics
 from proxy.web.acl_client import AclClient
 from proxy.web.api.access import bearer
 from proxy.web.api.operation import Services
+from proxy.web.guard.reach import Reach
 from proxy.web.issuer_client import IssuerClient
 from proxy.web.outbound import Outbound
 from proxy.web.upstream.tls import client_context
@@ -31,8 +32,11 @@ async def asking(services: Services, settings: Settings, metrics: Metrics, clock
         metrics.cell("domicile_acl_requests_total", outcome).value += 1
 
     async with AsyncExitStack() as stack:
-        endpoints = Outbound(settings.acl.timeout / 1000, _context(settings.acl.authorities, "acl.authorities"))
-        services.acl = AclClient(await stack.enter_async_context(endpoints), observe)
+        seconds, context = settings.acl.timeout / 1000, _context(settings.acl.authorities, "acl.authorities")
+        services.acl = AclClient(await stack.enter_async_context(Outbound(seconds, context)), observe)
+        services.reach = Reach(settings.acl.allow)
+        bounded = Outbound(seconds, context, services.reach)
+        services.acl_elsewhere = AclClient(await stack.enter_async_context(bounded), observe)
         if settings.auth.issuer is not None:
             context = _context(settings.auth.issuer_authorities, "auth.issuer_authorities")
             outbound = await stack.enter_async_context(Outbound(_ISSUER, context))

@@ -80,4 +80,11 @@ ACCESS: Final[dict[str, Setting]] = {
         "a PEM file of certificates, such as /etc/domicile/ca.pem, or system",
         "Who may vouch for a filter endpoint at https://; system: the authorities of this machine.",
     ),
+    "acl.allow": Setting(
+        "[]",
+        values.hosts,
+        "a list of host names, networks and addresses, such as [app.example.com, 10.1.0.0/16]",
+        "The hosts that policies of other environments than default may name as their filter endpoint; none: they may name no filter endpoint.",
+        many=True,
+    ),
 }

@@ -165,6 +165,7 @@ class Acl:
 
     timeout: int  #: milliseconds of one exchange
     authorities: Path | None  #: who may vouch for them; ``None``: those of the machine
+    allow: tuple[str | Network, ...]  #: where those of other environments than ``default`` may be: names, networks
 
 
 @dataclass(frozen=True, slots=True)

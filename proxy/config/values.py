@@ -116,6 +116,16 @@ def networks(text: str) -> tuple[Network, ...]:
     return tuple(_network(item, number) for number, item in enumerate(_items(text), 1))
 
 
+def hosts(text: str) -> tuple[str | Network, ...]:
+    """Host names, networks and single addresses with commas between them; names in lower-case letters."""
+    found: list[str | Network] = []
+    for number, item in enumerate(_items(text), 1):
+        name = item.lower()
+        named = not name.startswith("[") and any(letter.isalpha() for letter in name.rpartition(".")[2])
+        found.append(name if named and _HOST.fullmatch(name) else _network(item, number))
+    return tuple(found)
+
+
 def _items(text: str) -> list[str]:
     """The items of a list, in square brackets or without."""
     if text.startswith("[") and text.endswith("]"):

@@ -9,7 +9,7 @@ What it says of its own form is checked by ``read_policy``; whether it fits the 
 import enum
 import re
 import urllib.parse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
@@ -178,10 +178,10 @@ def misfits(policy: Policy, schema: Schema, limits: Limits) -> list[Detail]:
     return found
 
 
-def refuse_misfit(policy: Policy, schema: Schema | None, limits: Limits) -> None:
-    """Raise ``VaultError(INVALID_POLICY)`` with what does not fit; ``schema``: that of the name, if there is one."""
+def refuse_misfit(policy: Policy, schema: Schema | None, limits: Limits, more: Sequence[Detail] = ()) -> None:
+    """Raise ``VaultError(INVALID_POLICY)`` with what does not fit, and ``more``; ``schema``: that of the name, if there is one."""
     unknown = [Detail("/schema", "There is no schema of this name.")]
-    details = unknown if schema is None else misfits(policy, schema, limits)
+    details = [*(unknown if schema is None else misfits(policy, schema, limits)), *more]
     if details:
         raise VaultError(Code.INVALID_POLICY, "The policy does not fit the schema that it names.", tuple(details))
 

@@ -5,12 +5,16 @@ the certificate is verified, and an answer has a bounded size.
 """
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Final, Self
 
 import aiohttp
+from aiohttp.abc import ResolveResult
+
+from proxy.web.guard.reach import Reach
 
 #: Bytes of an answer: the keys of ten thousand records.
 LARGEST: Final = 4 * 2**20
@@ -27,15 +31,21 @@ class UnansweredError(Exception):
 
 
 class Outbound:
-    """For the event loop it is entered on. ``seconds``: what one exchange may take, connecting included."""
+    """For the event loop it is entered on. ``seconds``: what one exchange may take, connecting included; ``reach``: where it may go,
+    ``None``: anywhere.
+    """
 
-    def __init__(self, seconds: float, context: ssl.SSLContext) -> None:
+    def __init__(self, seconds: float, context: ssl.SSLContext, reach: Reach | None = None) -> None:
         self.seconds = seconds
         self._context = context
+        self._reach = reach
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        connector = aiohttp.TCPConnector(limit=_CONNECTIONS, keepalive_timeout=_KEEP, ssl=self._context)
+        resolver = None if self._reach is None else _Bounded(self._reach)
+        connector = aiohttp.TCPConnector(
+            limit=_CONNECTIONS, keepalive_timeout=_KEEP, ssl=self._context, resolver=resolver
+        )
         self._session = aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -53,6 +63,8 @@ class Outbound:
 
     async def ask(self, method: str, url: str, headers: Mapping[str, str], body: bytes = b"") -> bytes:
         """The body of an answer with the status 200. Raises ``TimeoutError``, ``UnansweredError``."""
+        if self._reach is not None and not self._reach.names(url):
+            raise UnansweredError("its host is not in acl.allow")
         async with asyncio.timeout(self.seconds):
             try:
                 return await self._exchange(method, url, headers, body)
@@ -74,12 +86,39 @@ class Outbound:
                 return await _body(answer)
         except aiohttp.ClientConnectorCertificateError:
             raise UnansweredError("its certificate does not hold") from None
+        except aiohttp.ClientConnectorDNSError as error:
+            told = error.os_error
+            raise UnansweredError(str(told) if isinstance(told, _BeyondError) else "it cannot be reached") from None
         except aiohttp.ClientConnectorError:
             raise UnansweredError("it cannot be reached") from None
         except (aiohttp.ClientConnectionError, ConnectionError):
             raise _ClosedError from None
         except (aiohttp.ClientError, ValueError):
             raise UnansweredError("it does not speak HTTP") from None
+
+
+class _BeyondError(OSError):
+    """A name stands for addresses that may not be asked."""
+
+    def __init__(self) -> None:
+        super().__init__("its host stands for an address that is neither public nor in acl.allow")
+
+
+class _Bounded(aiohttp.ThreadedResolver):
+    """Looks names up, and gives those of their addresses that may be asked: the very ones that are connected to."""
+
+    def __init__(self, reach: Reach) -> None:
+        super().__init__()
+        self._reach = reach
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        found = await super().resolve(host, port, family)
+        within = [one for one in found if self._reach.leads(one["host"])]
+        if found and not within:
+            raise _BeyondError
+        return within
 
 
 class _ClosedError(Exception):

@@ -13,7 +13,7 @@ from proxy.auth.service import TokenService
 from proxy.errors import Code, VaultError
 from proxy.functions.runner import Runner
 from proxy.model.access import Principal
-from proxy.model.environment import Environment
+from proxy.model.environment import DEFAULT, Environment
 from proxy.model.keys import KeyKind, KeysTold
 from proxy.model.limits import DEFAULTS, Limits
 from proxy.model.policy import Act
@@ -27,6 +27,7 @@ from proxy.vault.rehash_job import RehashJob
 from proxy.web.api.auditing import Auditing
 from proxy.web.guard.firewall import Firewall, Mode, refused
 from proxy.web.guard.quotas import Quotas
+from proxy.web.guard.reach import NOWHERE, Reach
 from proxy.web.peers import Trusted
 
 
@@ -125,7 +126,9 @@ class Services:
     operations: "tuple[Operation, ...]" = ()  #: the table that is served, for the document
     on_existing: Literal["refuse", "update"] = "refuse"  #: what a create does with a key that is used
     keys: KeyAdministration | None = None  #: who rotates keys
-    acl: Asker | None = None  #: who asks the filter endpoints of policies
+    acl: Asker | None = None  #: who asks the filter endpoints of policies of ``default``
+    acl_elsewhere: Asker | None = None  #: who asks those of other environments, which may not be anywhere
+    reach: Reach = NOWHERE  #: where those may be
     firewall: Firewall | None = None  #: where callers may be; none: anywhere
     screened: Callable[[str], None] = _unscreened  #: told of each request from outside: blocked, masked
     quotas: Quotas = field(default_factory=Quotas)  #: how often, and how much at a time
@@ -212,7 +215,8 @@ class Call:
 
     def _gate(self, records: Records, url: str) -> Gate:
         """What asks the filter endpoint. Raises ``VaultError(UNAUTHORIZED)`` without a token to ask it with."""
-        asker = self.services.acl
+        root = self.principal.environment == DEFAULT
+        asker = self.services.acl if root else self.services.acl_elsewhere
         if asker is None:
             raise VaultError(Code.INTERNAL, "Nobody is there to ask the filter endpoint of a policy.")
         primary = records.primary.name if records.primary is not None else None

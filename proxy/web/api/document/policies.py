@@ -47,7 +47,10 @@ _MEMBERS: Final[dict[str, Json]] = {
         "filter",
         description="Records that the filter does not find are not there.",
     ),
-    "external_acl": string("The filter endpoint that is asked about each record: `https://`, or `http://` on this machine."),
+    "external_acl": string(
+        "The filter endpoint that is asked about each record: `https://`, or `http://` on this machine; in other environments than "
+        "`default` at a host that the operator allows (`acl.allow`)."
+    ),
     "firewall": closed(
         {"mode": string("What callers from outside the country get: redacted values, or a refusal.", enum=["mask", "block"])}, "mode"
     ),
