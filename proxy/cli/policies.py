@@ -4,13 +4,13 @@ Both show the same: what ``/api/policies`` answers.
 """
 
 import contextlib
-import urllib.parse
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from proxy.auth.policies import Policies
-from proxy.cli import remote
+from proxy.cli import declared, remote
 from proxy.cli.command import Arguments
+from proxy.cli.declared import Json
 from proxy.config import Settings
 from proxy.errors import Code, VaultError
 from proxy.model.environment import DEFAULT
@@ -21,23 +21,15 @@ from proxy.vault.catalog import Catalog
 if TYPE_CHECKING:
     from proxy.web.guard.reach import Reach
 
-Json = dict[str, Any]
 
-
-class Governing(Protocol):
-    """Where policies are looked at and put in force. Every method raises ``VaultError`` as the interface refuses."""
+class Governing(declared.Declared, Protocol):
+    """Where policies are looked at and put in force."""
 
     async def check(self, policy: Policy) -> None:
         """Refuse one that cannot be put in force, where that can be told before."""
 
     async def apply(self, policy: Policy) -> Json:
         """Put one in force; ``created`` tells whether it is new."""
-
-    async def listed(self) -> Sequence[Json]:
-        """All of them."""
-
-    async def one(self, name: str) -> Json:
-        """One of them."""
 
 
 class Stored:
@@ -69,36 +61,18 @@ class Stored:
         return shown(found, self._catalog, self._reach)
 
 
-class Served:
+class Served(declared.Served):
     """The policies of an instance that runs."""
 
     def __init__(self, instance: remote.Remote) -> None:
-        self._instance = instance
+        super().__init__(instance, "/api/policies")
 
     async def check(self, policy: Policy) -> None:
         """It is checked when it is sent."""
 
     async def apply(self, policy: Policy) -> Json:
-        told = self._asked("PUT", f"/{urllib.parse.quote(policy.name)}", write_policy(policy))
+        told = self._put(policy.name, write_policy(policy))
         return {**told.content, "created": told.status == 201}
-
-    async def listed(self) -> Sequence[Json]:
-        found: list[Json] = []
-        while True:
-            content = self._asked("GET", f"?offset={len(found)}").content
-            found += content["data"]
-            if not content["data"] or len(found) >= content["meta"]["total"]:
-                return found
-
-    async def one(self, name: str) -> Json:
-        content: Json = self._asked("GET", f"/{urllib.parse.quote(name)}").content
-        return content
-
-    def _asked(self, method: str, path: str, content: Any = None) -> remote.Told:
-        told = self._instance.ask(method, f"/api/policies{path}", content)
-        if told.status >= 300:
-            raise remote.refusal(told)
-        return told
 
 
 @contextlib.asynccontextmanager
@@ -109,20 +83,8 @@ async def opened(arguments: Arguments, settings: Settings) -> AsyncIterator[Gove
             yield Served(instance)
         return
     from proxy.composition.interface import policies_of
-    from proxy.composition.schemas import open_schemas
-    from proxy.composition.stopped import stopped_vault
     from proxy.web.guard.reach import Reach
 
-    try:
-        async with stopped_vault(settings, arguments.environment) as (vault, _):
-            catalog = await open_schemas(vault, None, settings.records)
-            try:
-                reach = None if vault.environment == DEFAULT else Reach(settings.acl.allow)
-                yield Stored(await policies_of(vault), catalog, reach)
-            finally:
-                await catalog.close()
-    except VaultError as error:
-        if error.code is not Code.STORE_BUSY:
-            raise
-        text = f"An instance runs on this vault: name it with --url, and its client with {remote.CLIENT_ID} and {remote.CLIENT_SECRET}."
-        raise VaultError(Code.STORE_BUSY, text) from None
+    async with declared.stopped(arguments, settings) as (vault, catalog):
+        reach = None if vault.environment == DEFAULT else Reach(settings.acl.allow)
+        yield Stored(await policies_of(vault), catalog, reach)

@@ -4,33 +4,24 @@ Both show the same: what ``/api/schemas`` answers.
 """
 
 import contextlib
-import urllib.parse
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
-from proxy.cli import remote
+from proxy.cli import declared, remote
 from proxy.cli.command import Arguments
+from proxy.cli.declared import Json
 from proxy.config import Settings
-from proxy.errors import Code, VaultError
 from proxy.model.definition import write_definition
 from proxy.model.schema import Schema
 from proxy.vault.catalog import Catalog
 from proxy.vault.entries import Origin
 
-Json = dict[str, Any]
 
-
-class Schemas(Protocol):
-    """Where schemas are looked at and declared. Every method raises ``VaultError`` as the interface refuses."""
+class Schemas(declared.Declared, Protocol):
+    """Where schemas are looked at and declared."""
 
     async def apply(self, schema: Schema, *, dry_run: bool) -> Json:
         """Declare one; with ``dry_run`` only what would come of it."""
-
-    async def listed(self) -> Sequence[Json]:
-        """All of them."""
-
-    async def one(self, name: str) -> Json:
-        """One of them."""
 
 
 class Stored:
@@ -50,7 +41,7 @@ class Stored:
         return {**await self.one(schema.name), "created": applied.created, "changes": changes}
 
     async def listed(self) -> Sequence[Json]:
-        return [await self.one(declared.schema.name) for declared in self._catalog.schemas()]
+        return [await self.one(found.schema.name) for found in self._catalog.schemas()]
 
     async def one(self, name: str) -> Json:
         from proxy.web.api.schemas import shown
@@ -58,34 +49,16 @@ class Stored:
         return await shown(self._catalog.declared(name))
 
 
-class Served:
+class Served(declared.Served):
     """The schemas of an instance that runs."""
 
     def __init__(self, instance: remote.Remote) -> None:
-        self._instance = instance
+        super().__init__(instance, "/api/schemas")
 
     async def apply(self, schema: Schema, *, dry_run: bool) -> Json:
-        query = "?dry_run=true" if dry_run else ""
-        told = self._asked("PUT", f"/{urllib.parse.quote(schema.name)}{query}", write_definition(schema))
-        return told.content if dry_run else {**told.content, "created": told.status == 201}
-
-    async def listed(self) -> Sequence[Json]:
-        found: list[Json] = []
-        while True:
-            content = self._asked("GET", f"?offset={len(found)}").content
-            found += content["data"]
-            if not content["data"] or len(found) >= content["meta"]["total"]:
-                return found
-
-    async def one(self, name: str) -> Json:
-        content: Json = self._asked("GET", f"/{urllib.parse.quote(name)}").content
-        return content
-
-    def _asked(self, method: str, path: str, content: Any = None) -> remote.Told:
-        told = self._instance.ask(method, f"/api/schemas{path}", content)
-        if told.status >= 300:
-            raise remote.refusal(told)
-        return told
+        told = self._put(schema.name, write_definition(schema), "?dry_run=true" if dry_run else "")
+        content: Json = told.content
+        return content if dry_run else {**content, "created": told.status == 201}
 
 
 @contextlib.asynccontextmanager
@@ -95,18 +68,5 @@ async def opened(arguments: Arguments, settings: Settings) -> AsyncIterator[Sche
         with contextlib.closing(remote.remote(arguments)) as instance:
             yield Served(instance)
         return
-    from proxy.composition.schemas import open_schemas
-    from proxy.composition.stopped import stopped_vault
-
-    try:
-        async with stopped_vault(settings, arguments.environment) as (vault, _):
-            catalog = await open_schemas(vault, None, settings.records)
-            try:
-                yield Stored(catalog)
-            finally:
-                await catalog.close()
-    except VaultError as error:
-        if error.code is not Code.STORE_BUSY:
-            raise
-        text = f"An instance runs on this vault: name it with --url, and its client with {remote.CLIENT_ID} and {remote.CLIENT_SECRET}."
-        raise VaultError(Code.STORE_BUSY, text) from None
+    async with declared.stopped(arguments, settings) as (_, catalog):
+        yield Stored(catalog)

@@ -1,32 +1,20 @@
 import asyncio
-import json
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pytest
 
-from proxy.bootstrap import prepare
 from proxy.cli import main
 from proxy.composition.stopped import stopped_environments
 from proxy.config import load
 from proxy.vault.environments import Environments
 
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a vault."""
-    monkeypatch.chdir(tmp_path)
-    asyncio.run(prepare(load(None, {})))
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("vault")
 
 
 @pytest.fixture
-def run(capsys):
-    def run(*arguments: str, status: int = 0) -> Any:
-        assert main(["environment", *arguments, "--json"]) == status
-        return json.loads(capsys.readouterr().out)
-
-    return run
+def run(told):
+    return partial(told, "environment")
 
 
 def test_an_environment_is_made_listed_and_removed(run):

@@ -1,28 +1,21 @@
-import asyncio
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from proxy.bootstrap import prepare
 from proxy.cli import main
-from proxy.config import load
+
+pytestmark = pytest.mark.usefixtures("vault")
 
 
-@pytest.fixture(autouse=True)
-def vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A vault of the settings, in a folder of its own that is the current one."""
-    monkeypatch.chdir(tmp_path)
-    asyncio.run(prepare(load(None, {})))
+@pytest.fixture
+def run(told):
+    return partial(told, "keys")
 
 
-def told(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0):
-    assert main(["keys", *arguments, "--json"]) == status
-    return json.loads(capsys.readouterr().out)
-
-
-def test_keys_are_listed_by_id_and_no_key_is_printed(capsys):
-    data = told(capsys, "list")
+def test_keys_are_listed_by_id_and_no_key_is_printed(run, capsys):
+    data = run("list")
     assert data["data"][0]["wrapped_by"] == data["master"]["key_id"]
     assert main(["keys", "list"]) == 0
     printed = capsys.readouterr().out
@@ -31,27 +24,27 @@ def test_keys_are_listed_by_id_and_no_key_is_printed(capsys):
 
 
 @pytest.mark.parametrize(("kind", "count"), [("data", 2), ("signing", 2), ("master", 1)])
-def test_each_kind_is_rotated(capsys, kind, count):
-    before = told(capsys, "list")
-    after = told(capsys, "rotate", kind)
+def test_each_kind_is_rotated(run, capsys, kind, count):
+    before = run("list")
+    after = run("rotate", kind)
     if kind == "master":
         assert after["master"] != before["master"]
     else:
         keys = after["data"][0]["keys"] if kind == "data" else after["signing"]
         assert len(keys) == count
-    again = told(capsys, "list")
+    again = run("list")
     assert (again["master"], again["signing"]) == (after["master"], after["signing"])
     assert again["data"][0]["keys"] == after["data"][0]["keys"]
     assert main(["keys", "rotate", kind]) == 0
     assert f"Another {kind} key is in use." in capsys.readouterr().out
 
 
-def test_an_environment_that_is_not_there_is_a_fault(capsys):
-    assert told(capsys, "rotate", "data", "--environment", "nowhere", status=1)["code"] == "not_found"
+def test_an_environment_that_is_not_there_is_a_fault(run):
+    assert run("rotate", "data", "--environment", "nowhere", status=1)["code"] == "not_found"
 
 
-def test_everything_is_opened_and_counted(capsys):
-    data = told(capsys, "verify")
+def test_everything_is_opened_and_counted(run, capsys):
+    data = run("verify")
     assert data["environments"] == [{"environment_id": "default", "records": {}}]
     assert main(["keys", "verify"]) == 0
     assert "Every keyset opens." in capsys.readouterr().out

@@ -1,22 +1,33 @@
-import argparse
+"""``domicile schema`` on an instance that runs."""
+
 import asyncio
+from typing import Any
 
-import pytest
+from proxy.cli.remote import Remote
+from proxy.cli.schemas import Served
+from proxy.model.definition import read_definition
+from tests.support.auth import HERE
+from tests.support.world import world
 
-from proxy.cli import main
-from proxy.cli.schemas import opened
-from proxy.composition.stopped import stopped_vault
-from proxy.config import load
-from proxy.errors import Code, VaultError
+VISIT = read_definition("visit", {"fields": {"id": {"type": "primary_key"}, "room": {"type": "string"}}})
 
 
-async def test_a_vault_that_an_instance_runs_on_is_asked_by_its_address(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert await asyncio.to_thread(main, ["init"]) == 0
-    settings = load(None, {})
-    async with stopped_vault(settings):
-        with pytest.raises(VaultError) as caught:
-            async with opened(argparse.Namespace(url=None, environment="default"), settings):
-                pytest.fail("the store is in use")
-    assert caught.value.code is Code.STORE_BUSY
-    assert "--url" in caught.value.message
+def run(work: Any) -> Any:
+    return asyncio.run(work)
+
+
+async def test_schemas_of_an_instance_are_tried_declared_listed_and_shown(tmp_path):
+    async with world(tmp_path, tokens=True) as here:
+        made = await here.office.client(admin=True)
+        instance = Remote(here.client.address, made.client.id, made.secret)
+        instance._token = here.office.service.tokens.issue(made.client, (HERE,))
+        where = Served(instance)
+        tried = await asyncio.to_thread(run, where.apply(VISIT, dry_run=True))
+        assert tried == {"created": True, "migrates": False, "changes": []}
+        assert [item["name"] for item in await asyncio.to_thread(run, where.listed())] == ["records"]
+        applied = await asyncio.to_thread(run, where.apply(VISIT, dry_run=False))
+        assert (applied["name"], applied["created"], applied["records"]) == ("visit", True, 0)
+        again = await asyncio.to_thread(run, where.apply(VISIT, dry_run=False))
+        assert (again["created"], again["changes"]) == (False, [])
+        assert list((await asyncio.to_thread(run, where.one("visit")))["fields"]) == ["id", "room"]
+        instance.close()

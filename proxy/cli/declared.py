@@ -1,0 +1,88 @@
+"""What is declared by name and stays: schemas, access policies. Where commands find it: in an instance that runs, or in a stopped vault."""
+
+import contextlib
+import urllib.parse
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from proxy.cli import remote
+from proxy.cli.command import Arguments
+from proxy.config import Settings
+from proxy.errors import Code, VaultError
+from proxy.vault.catalog import Catalog
+from proxy.vault.vault import Vault
+
+Json = dict[str, Any]
+
+
+class Declared(Protocol):
+    """Where what is declared is looked at. Every method raises ``VaultError`` as the interface refuses."""
+
+    async def listed(self) -> Sequence[Json]:
+        """All of them, as the interface shows them."""
+
+    async def one(self, name: str) -> Json:
+        """One of them."""
+
+
+class Served:
+    """Those of an instance that runs, below one path of its interface."""
+
+    def __init__(self, instance: remote.Remote, path: str) -> None:
+        self._instance = instance
+        self._path = path
+
+    async def listed(self) -> Sequence[Json]:
+        """See ``Declared.listed``."""
+        found: list[Json] = []
+        while True:
+            content = self._asked("GET", f"?offset={len(found)}").content
+            found += content["data"]
+            if not content["data"] or len(found) >= content["meta"]["total"]:
+                return found
+
+    async def one(self, name: str) -> Json:
+        """See ``Declared.one``."""
+        content: Json = self._asked("GET", f"/{urllib.parse.quote(name, safe='')}").content
+        return content
+
+    def _put(self, name: str, content: Json, query: str = "") -> remote.Told:
+        return self._asked("PUT", f"/{urllib.parse.quote(name, safe='')}{query}", content)
+
+    def _asked(self, method: str, below: str, content: Any = None) -> remote.Told:
+        told = self._instance.ask(method, f"{self._path}{below}", content)
+        if told.status >= 300:
+            raise remote.refusal(told)
+        return told
+
+
+def _below(name: str) -> str:
+    """The path of one by its name, whatever stands in it: a slash leads to no other operation."""
+    return "/" + urllib.parse.quote(name, safe="")
+
+
+class Stopped(NamedTuple):
+    """A vault that no instance runs on, and its schemas."""
+
+    vault: Vault
+    catalog: Catalog
+
+
+@contextlib.asynccontextmanager
+async def stopped(arguments: Arguments, settings: Settings) -> AsyncIterator[Stopped]:
+    """The environment of a command line, in the vault of the settings. Raises ``VaultError``: STORE_BUSY says how to ask the instance."""
+    from proxy.composition.schemas import open_schemas
+    from proxy.composition.stopped import stopped_vault
+
+    try:
+        async with stopped_vault(settings, arguments.environment) as (vault, _):
+            catalog = await open_schemas(vault, None, settings.records)
+            try:
+                yield Stopped(vault, catalog)
+            finally:
+                await catalog.close()
+    except VaultError as error:
+        if error.code is not Code.STORE_BUSY:
+            raise
+        text = f"An instance runs on this vault: name it with --url, and its client with {remote.CLIENT_ID} and {remote.CLIENT_SECRET}."
+        raise VaultError(Code.STORE_BUSY, text) from None
