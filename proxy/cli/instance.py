@@ -1,7 +1,8 @@
-"""How a command line names a running instance, and the records of it that it is about."""
+"""How a command line names a running instance, and what of it or for it the command is about."""
 
 import argparse
 import urllib.parse
+from pathlib import Path
 from typing import Final
 
 _FORMATS: Final = ("jsonl", "csv")
@@ -31,3 +32,9 @@ def records_arguments(parser: argparse.ArgumentParser, schema: str) -> None:
     instance_arguments(parser, "the vault listener of the settings")
     parser.add_argument("--schema", required=True, metavar="NAME", help=schema)
     parser.add_argument("--format", choices=_FORMATS, help="kind of the content (default: by the ending of the name)")
+
+
+def files_arguments(parser: argparse.ArgumentParser) -> None:
+    """As ``instance_arguments``, with files of what is to be declared there."""
+    instance_arguments(parser)
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="YAML files, or folders of them")

@@ -2,12 +2,11 @@
 
 import argparse
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.cli import output
 from proxy.cli.command import OK, Arguments, Command
-from proxy.cli.instance import instance_arguments
+from proxy.cli.instance import files_arguments, instance_arguments
 from proxy.config import load
 from proxy.config.policies import read_policies
 
@@ -83,11 +82,6 @@ def _faults(item: dict[str, Any]) -> str:
     return "  (does not fit its schema any more)" if item.get("faults") else ""
 
 
-def _apply_arguments(parser: argparse.ArgumentParser) -> None:
-    instance_arguments(parser)
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="YAML files, or folders of them")
-
-
 def _show_arguments(parser: argparse.ArgumentParser) -> None:
     instance_arguments(parser)
     parser.add_argument("name", metavar="NAME", help="the policy")
@@ -101,7 +95,7 @@ COMMAND: Final = Command(
             summary="Put the policies of files in force.",
             example="domicile policy apply support.yaml",
             run=apply,
-            arguments=_apply_arguments,
+            arguments=files_arguments,
             data=True,
         ),
         "list": Command(

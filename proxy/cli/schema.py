@@ -2,12 +2,11 @@
 
 import argparse
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.cli import output
 from proxy.cli.command import OK, Arguments, Command
-from proxy.cli.instance import instance_arguments
+from proxy.cli.instance import files_arguments, instance_arguments
 from proxy.config import load
 from proxy.config.schemas import read_schemas
 
@@ -92,9 +91,8 @@ def _field(described: dict[str, Any]) -> str:
 
 
 def _apply_arguments(parser: argparse.ArgumentParser) -> None:
-    instance_arguments(parser)
+    files_arguments(parser)
     parser.add_argument("--dry-run", action="store_true", help="only tell what would come of it")
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="YAML files, or folders of them")
 
 
 def _show_arguments(parser: argparse.ArgumentParser) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from proxy.web.api.document.components import INSTANT
+from proxy.web.api.document.families import GROUP, NEXT, VERSIONS, aggregation, some_keys
 from proxy.web.api.document.parts import Description, Example, Json, array, closed, ref, string
 
 TAG: Final = "Records"
@@ -156,13 +156,7 @@ DESCRIBED: Final[dict[str, Description]] = {
         TAG,
         "Delete a batch of records",
         "Those that exist are deleted, in one transaction; 404 when none of them does.",
-        closed({"filter": {
-            "type": "object",
-            "minProperties": 1,
-            "maxProperties": 1,
-            "description": "`record_key`, or the primary key by its own name, with an array of keys; nothing else.",
-            "additionalProperties": array({"type": "string"}, minItems=1),
-        }}, "filter"),
+        some_keys("`record_key`, or the primary key by its own name, with an array of keys; nothing else."),
         examples=(
             Example("Two", 204, _CONTACT, body={"filter": {"record_key": ["c-1", "c-2"]}}),
             Example("None of them exists", 404, _CONTACT, body={"filter": {"id": ["x"]}}, answer=fault(
@@ -182,16 +176,7 @@ DESCRIBED: Final[dict[str, Description]] = {
         TAG,
         "The versions of a record",
         "Newest first, the present one included. Kept for `history.keep` (30 days).",
-        answer=closed({
-            "data": array(closed({
-                "version": {"type": "integer"},
-                "action": {"enum": ["create", "update", "delete"]},
-                "at": INSTANT,
-                "by": string("The client that wrote it."),
-                "record": {"type": "object", "description": "The fields as they were."},
-            }, "version", "action", "at", "by", "record")),
-            "meta": ref("Meta"),
-        }, "data", "meta"),
+        answer=VERSIONS,
         examples=(
             Example("A record that never changed", 200, _RECORD, answer={
                 "data": [{"version": 1, "action": "create", "at": _AT, "by": "4f0c1a2b", "record": _C1}],
@@ -230,33 +215,8 @@ DESCRIBED: Final[dict[str, Description]] = {
         "Add records up",
         "`count`, `sum`, `min`, `max`, `avg` over the records that match, as a whole or by group. Sums are exact. Further pages of groups "
         "are asked for with the cursor of `meta.next` and nothing else; it is bound to the client that got it.",
-        {"anyOf": [
-            closed({
-                "metrics": {
-                    "type": "object",
-                    "minProperties": 1,
-                    "description": "By a name of your own: what to work out.",
-                    "additionalProperties": closed({
-                        "func": {"enum": ["count", "sum", "min", "max", "avg", "COUNT", "SUM", "MIN", "MAX", "AVG"]},
-                        "key": string("An Integer or Decimal field; not for `count`."),
-                    }, "func"),
-                },
-                "filter": ref("Filter"),
-                "group_by": closed({
-                    "keys": array({"type": "string"}, minItems=1, description="The fields to group by."),
-                    "limit": {"type": "integer", "minimum": 1, "maximum": 100, "description": "Groups of a page."},
-                }, "keys"),
-            }, "metrics"),
-            closed({"next": string("The cursor of the page before.")}, "next"),
-            closed({"cursor": string("The same under its other name.")}, "cursor"),
-        ]},
-        closed({
-            "data": array(closed({
-                "group": closed({"keys": {"type": "object", "description": "Field and value."}}, "keys"),
-                "metrics": {"type": "object", "additionalProperties": {"type": ["number", "null"]}},
-            }, "group", "metrics")),
-            "meta": closed({"next": string("The cursor of the next page; `null` on the last one.") | {"type": ["string", "null"]}}, "next"),
-        }, "data", "meta"),
+        aggregation(string("An Integer or Decimal field; not for `count`."), ref("Filter")),
+        closed({"data": array(GROUP), "meta": NEXT}, "data", "meta"),
         (
             Example(
                 "By city", 200, _CONTACT,

@@ -18,9 +18,6 @@ from proxy.web.api.document.components import INSTANT, NUMBERS, TEXTS
 from proxy.web.api.document.parts import Json, array, closed, integer, ref, string
 from proxy.web.api.document.types import of_field
 
-#: An instant.
-AT: Final = INSTANT
-
 _TIME: Final = "2026-05-04T10:15:00.000Z"
 _SCHEMA: Final = records_schema()
 _OTHER: Final = {"record_key": "key", "range_key1": "range_key"}

@@ -4,9 +4,10 @@ from typing import Any, Final
 
 from proxy.model.builtin import DECIMAL_KEYS, RANGE_KEYS
 from proxy.web.api.document import files
+from proxy.web.api.document.families import GROUP, NEXT, VERSIONS, aggregation, some_keys
 from proxy.web.api.document.models import fault
 from proxy.web.api.document.parts import Description, Example, Json, array, closed, ref, string
-from proxy.web.api.document.recordparts import AT, kept, shown
+from proxy.web.api.document.recordparts import kept, shown
 
 TAG: Final = "Record-based family"
 
@@ -151,33 +152,10 @@ DESCRIBED: Final[dict[str, Description]] = {
         "`count`, and `sum`, `min`, `max`, `avg` of a `range_keyN` or a `decimal_keyN`, over the records that match, as a whole or by group. "
         "The name of a group is the values of its keys with `|` between them (`null`: no value; `\\` stands before a `|`, a `\\` and the text "
         "`null` that are values); without `group_by` it is `all`. Further pages are asked for with the cursor of `meta.next` and nothing else.",
-        {"anyOf": [
-            closed({
-                "metrics": {
-                    "type": "object",
-                    "minProperties": 1,
-                    "description": "By a name of your own: what to work out.",
-                    "additionalProperties": closed({
-                        "func": {"enum": ["count", "sum", "min", "max", "avg", "COUNT", "SUM", "MIN", "MAX", "AVG"]},
-                        "key": {"enum": list(_SUMS), "description": "Not for `count`."},
-                    }, "func"),
-                },
-                "filter": ref("RecordFilter"),
-                "group_by": closed({
-                    "keys": array({"type": "string"}, minItems=1, description="The fields to group by."),
-                    "limit": {"type": "integer", "minimum": 1, "maximum": 100, "description": "Groups of a page."},
-                }, "keys"),
-                "country": _COUNTRY,
-            }, "metrics"),
-            closed({"next": string("The cursor of the page before.")}, "next"),
-            closed({"cursor": string("The same under its other name.")}, "cursor"),
-        ]},
+        aggregation({"enum": list(_SUMS), "description": "Not for `count`."}, ref("RecordFilter"), country=_COUNTRY),
         closed({
-            "data": {"type": "object", "description": "Groups by their names.", "additionalProperties": closed({
-                "group": closed({"keys": {"type": "object", "description": "Field and value."}}, "keys"),
-                "metrics": {"type": "object", "additionalProperties": {"type": ["number", "null"]}},
-            }, "group", "metrics")},
-            "meta": closed({"next": {"type": ["string", "null"], "description": "The cursor of the next page; `null` on the last one."}}, "next"),
+            "data": {"type": "object", "description": "Groups by their names.", "additionalProperties": GROUP},
+            "meta": NEXT,
             "errors": array({"type": "string"}, description="Groups of which no record opens, so that their values are not known."),
         }, "data", "meta", "errors"),
         (
@@ -204,13 +182,7 @@ DESCRIBED: Final[dict[str, Description]] = {
         TAG,
         "Delete a batch of records",
         "Those that exist are deleted, in one transaction; 400 `no_match` when none of them does. Records are deleted by their keys alone.",
-        closed({"filter": {
-            "type": "object",
-            "minProperties": 1,
-            "maxProperties": 1,
-            "description": "`record_key`, or `key`, with an array of keys; nothing else.",
-            "additionalProperties": array({"type": "string"}, minItems=1),
-        }, "country": _COUNTRY}, "filter"),
+        some_keys("`record_key`, or `key`, with an array of keys; nothing else.", country=_COUNTRY),
         examples=(
             Example("Two", 204, body={"filter": {"record_key": ["r-1", "r-2"]}}),
             Example("None of them exists", 400, body={"filter": {"record_key": ["x"]}}, answer=fault(
@@ -237,16 +209,7 @@ DESCRIBED: Final[dict[str, Description]] = {
         TAG,
         "The versions of a record",
         "Newest first, the present one included. Kept for `history.keep` (30 days).",
-        answer=closed({
-            "data": array(closed({
-                "version": {"type": "integer", "description": "How often the record had been written."},
-                "action": {"enum": ["create", "update", "delete"]},
-                "at": AT,
-                "by": string("The client that wrote it."),
-                "record": {"type": "object", "description": "The fields as they were."},
-            }, "version", "action", "at", "by", "record")),
-            "meta": ref("Meta"),
-        }, "data", "meta"),
+        answer=VERSIONS,
         examples=(
             Example("A record that never changed", 200, _AT, answer={
                 "data": [{"version": 1, "action": "create", "at": _R1["created_at"], "by": "4f0c1a2b", "record": kept(_R1)}],

@@ -48,6 +48,11 @@ _RUN: Final[Json] = {
         "ended_at": {"type": ["string", "null"], "format": "date-time"},
     },
 }
+_SHOWN: Final[dict[str, Any]] = {
+    "answer": _RUN,
+    "examples": (Example("There was none", 200, answer={"state": "none"}),),
+    "answered": "The run.",
+}
 _EMAIL: Final[dict[str, Any]] = {"strategy": "emailPersistent"}
 _MASK: Final[dict[str, Any]] = {"strategy": "masking", "strategyOptions": {"type": "alphanumeric", "first": 1}}
 
@@ -130,16 +135,12 @@ DESCRIBED: Final[dict[str, Description]] = {
         TAG,
         "How far the rehash of all records is",
         "Or how the last one ended.",
-        answer=_RUN,
-        examples=(Example("There was none", 200, answer={"state": "none"}),),
-        answered="The run.",
+        **_SHOWN,
     ),
     "stop_rehash": Description(
         TAG,
         "Stop the rehash of all records",
         "What it has done stays. Where none is under way, nothing happens.",
-        answer=_RUN,
-        examples=(Example("There was none", 200, answer={"state": "none"}),),
-        answered="The run.",
+        **_SHOWN,
     ),
 }  # fmt: skip
