@@ -10,7 +10,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -82,10 +82,10 @@ def resident(pid: int, name: str) -> int:
     raise Unavailable("This system does not tell how much memory a process has.")
 
 
-async def timed(work: Callable[[], Awaitable[tuple[int, bytes]]], status: int, size: int) -> tuple[float, bytes]:
+async def timed(work: Awaitable[tuple[int, bytes]], status: int, size: int) -> tuple[float, bytes]:
     """Megabytes/s, and what was answered; another status is a failure."""
     start = time.perf_counter()
-    answered, body = await work()
+    answered, body = await work
     seconds = time.perf_counter() - start
     if answered != status:
         raise Failed(f"An upload or a download was answered {answered}.")
@@ -108,12 +108,12 @@ async def _measure(place: Interface, peer: int, plan: Plan) -> dict[str, Any]:
     for number in range(plan.rounds + 1):
         # A new file each time, as ours is: one that is written over gives its pages, warm as they are, to the next.
         copy = f"/copy{number}"
-        up, told = await timed(lambda: ours.ask("PUT", files, parts, form), 201, plan.size)
+        up, told = await timed(ours.ask("PUT", files, parts, form), 201, plan.size)
         link = told.partition(b'"download_link":"')[2].partition(b'"')[0].decode()
-        peer_up, _ = await timed(lambda copy=copy: theirs.ask("PUT", copy, (content,)), 201, plan.size)  # type: ignore[misc]  # bound at once
-        form_up, _ = await timed(lambda copy=copy: theirs.ask("POST", copy + "f", parts, form), 201, plan.size)  # type: ignore[misc]  # as above
-        down, got = await timed(lambda link=link: ours.ask("GET", link), 200, plan.size)  # type: ignore[misc]  # bound at once
-        peer_down, _ = await timed(lambda copy=copy: theirs.ask("GET", copy), 200, plan.size)  # type: ignore[misc]  # as above
+        peer_up, _ = await timed(theirs.ask("PUT", copy, (content,)), 201, plan.size)
+        form_up, _ = await timed(theirs.ask("POST", copy + "f", parts, form), 201, plan.size)
+        down, got = await timed(ours.ask("GET", link), 200, plan.size)
+        peer_down, _ = await timed(theirs.ask("GET", copy), 200, plan.size)
         if hashlib.sha256(got).hexdigest() != digest:
             raise Failed("What was downloaded is not what was uploaded.")
         if number == 0:

@@ -74,7 +74,7 @@ class Segment:
                 written += os.write(self.descriptor, lines[written:])
         except OSError:
             self._torn = True
-            with suppress(OSError):
+            with suppress(OSError):  # the next one tries it again
                 self._mend()
             raise
         self.size += len(lines)

@@ -32,8 +32,12 @@ class Sink(Protocol):
 class Nowhere:
     """For trials of rules in memory, where no values of people are and nobody is shown anything."""
 
-    fault: str | None = None
     flushes = False
+
+    @property
+    def fault(self) -> str | None:
+        """See ``Sink.fault``."""
+        return None
 
     def ready(self) -> None:
         """See ``Sink.ready``."""

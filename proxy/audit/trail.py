@@ -65,19 +65,18 @@ class Trail:
         self._segment = segment
         self._fresh = False  #: the folder has a name that is not on the disk yet
         self._day = 0
-        self._began: int | None = (
-            None  #: the day of the file; of one that was there already, that of the first line put
-        )
+        #: The day of the file; of one that was there already, that of the first line put.
+        self._began: int | None = None
         self._second = -1
         self._second_text = b""
         self._disk = ThreadPoolExecutor(1, "audit")  # flushes take their turn, files that are full included
+        self._unflushed: OSError | None = None  #: what went wrong with a full file; of that thread alone
         self._fault: str | None = None
         self._tried = 0.0
         self._waiting: deque[tuple[bytes, bytes]] = deque()
         self._lost = 0
-        self._first: tuple[
-            bytes, ...
-        ] = ()  #: what is written before anything else: that it was started, and how it was found
+        #: What is written before anything else: that it was started, and how it was found.
+        self._first: tuple[bytes, ...] = ()
         self.alarm: Callable[[str], None] = lambda _kind: None  #: told of every alarm of the log itself, for the metric
         self.ticks: list[Callable[[], None]] = []  #: called about once a second
 
@@ -179,7 +178,7 @@ class Trail:
         """Try again what could not be written, and see whether somebody else had his hands on the file."""
         for tick in self.ticks:
             tick()
-        with suppress(VaultError):
+        with suppress(VaultError):  # the fault is told already, by the log, the probe and every refusal
             self.ready()
             if self._segment is not None and not self._segment.intact:
                 self._close_segment()
@@ -231,7 +230,7 @@ class Trail:
     # ------------------------------------------------------------------ parts
 
     async def _end(self, memory: Memory) -> None:
-        with suppress(VaultError):
+        with suppress(VaultError):  # as in look: it stays down
             self.put(body(Event.LOG, reason="stopped"))
         await self.checkpoint(memory)
 
@@ -279,7 +278,7 @@ class Trail:
         self._fresh = True
         self._began = self._day
         if full is not None:
-            self._disk.submit(full.close)
+            self._disk.submit(self._end_full, full)
         return fresh
 
     def _stamp(self) -> bytes:
@@ -332,7 +331,16 @@ class Trail:
             self._flushing = None
         self._flushed = max(self._flushed, last)
 
+    def _end_full(self, segment: Segment) -> None:
+        try:
+            segment.close()
+        except OSError as error:
+            self._unflushed = error  # nobody waits for this; the flush that follows tells it
+
     def _to_disk(self, segment: Segment | None, fresh: bool) -> None:
+        error, self._unflushed = self._unflushed, None
+        if error is not None:
+            raise error
         if segment is not None:
             segment.flush()
         if fresh:
@@ -341,5 +349,7 @@ class Trail:
     def _close_segment(self) -> None:
         segment, self._segment = self._segment, None
         if segment is not None:
-            with suppress(OSError):
+            with suppress(
+                OSError
+            ):  # what it could not flush, the checkpoint before has told; a file that was removed cannot be
                 segment.close()

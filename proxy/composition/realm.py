@@ -77,8 +77,8 @@ class Realm:
                 keyset = await self._book.keyset(made.id)
                 opened = await self._opening(keyset)
                 await self._clients.join(made.id, keyset.aead())
-            except BaseException:
-                await self._book.end(made.id)  # nobody was told of it, and nothing is in it
+            except BaseException:  # a stop, too: nobody was told of it, and nothing is in it
+                await self._book.end(made.id)
                 raise
             self._install(made.id, opened)
         _log.info("an environment was made", environment=made.id)

@@ -22,7 +22,7 @@ async def open_schemas(vault: Vault, files: Path | None, keys: RecordKeys) -> Ca
     catalog = await open_catalog(vault, _report, (records_schema(keys),))
     try:
         await declare(catalog, files)
-    except BaseException:
+    except BaseException:  # a stop, too: nobody else has it yet who could close it
         await catalog.close()
         raise
     return catalog

@@ -36,7 +36,7 @@ async def open_with_key(settings: Settings, hooks: Hooks | None = None) -> tuple
         if missing:
             await refuse_lost_key(settings, store)
             source.create()
-    except BaseException:
+    except BaseException:  # a stop, too: nobody else has it yet who could close it
         await store.close()
         raise
     return store, fresh or missing

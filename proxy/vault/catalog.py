@@ -381,7 +381,7 @@ async def open_catalog(vault: Vault, report: Callable[[VaultError], None], own: 
         await catalog.start()
         for schema in own:
             await catalog.declare_builtin(schema)
-    except BaseException:
+    except BaseException:  # a stop, too: nobody else has it yet who could close it
         await catalog.close()
         raise
     return catalog

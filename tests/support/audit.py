@@ -61,7 +61,7 @@ class Kept(Nowhere):
         self.down = False
 
     @property
-    def fault(self) -> str | None:  # type: ignore[override]  # it changes here
+    def fault(self) -> str | None:
         return "No space left on device" if self.down else None
 
     def ready(self) -> None:

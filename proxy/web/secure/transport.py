@@ -238,7 +238,7 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
         return False
 
     def write_eof(self) -> None:
-        """Not here; ``can_write_eof`` says so."""
+        """What asyncio says of a transport that cannot be closed by half, as ``can_write_eof`` tells."""
         raise NotImplementedError
 
     def get_write_buffer_size(self) -> int:

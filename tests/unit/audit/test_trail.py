@@ -132,6 +132,29 @@ async def test_with_sync_a_disk_that_does_not_take_it_is_told(tmp_path, disk):
     await made.close(Remembered())
 
 
+async def test_with_sync_a_full_file_that_does_not_reach_the_disk_is_told(tmp_path, monkeypatch):
+    real, full = os.fsync, -1
+
+    def fsync(descriptor: int) -> None:
+        nonlocal full
+        if descriptor == full:
+            full = -1  # once: the number is soon that of another file
+            raise OSError(5, "Input/output error")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    made = await opened(tmp_path, sync=True, segment=400)
+    await made.flushed()
+    assert made._segment is not None
+    full = made._segment.descriptor
+    while len(list(tmp_path.iterdir())) == 1:
+        made.put(LINE)
+    with pytest.raises(VaultError) as raised:
+        await made.flushed()
+    assert (raised.value.code, made.fault) == (Code.AUDIT_DOWN, "Input/output error")
+    await made.close(Remembered())
+
+
 async def test_hands_on_the_file_of_a_running_log_raise_an_alarm(tmp_path):
     kinds: list[str] = []
     memory = Remembered()
