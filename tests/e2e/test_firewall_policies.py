@@ -100,6 +100,8 @@ async def test_a_policy_opens_the_door_for_its_clients_alone_and_shows_them_noth
         for token in (told["access_token"], chief):
             status, refused = await instance.ask("POST", "/api/models/contact/find", token, AMERICAN, find)
             assert (status, refused["code"]) == (403, "outside_country")
+            status, refused = await instance.ask("GET", "/openapi.json", token, AMERICAN)
+            assert (status, refused["code"]) == (403, "outside_country"), "what schemas there are stays at home, too"
         status, refused = await instance.ask("GET", "/api/policies", chief, AMERICAN)
         assert (status, refused["code"]) == (403, "outside_country")
 

@@ -170,8 +170,8 @@ def expected(operation: str, caller: str) -> str:
     line = TABLE[operation]
     if caller == "outside":
         return "403 outside_country"
-    if operation == "openapi" and caller == "expired":
-        return "401 unauthorized"  # who shows a token wants the schemas in it
+    if operation == "openapi" and caller in ("expired", "too-often"):  # who shows a token wants the schemas in it
+        return "401 unauthorized" if caller == "expired" else "429 too_many_requests"
     if line.needs == "open":
         return "ok"
     if caller in ("nobody", "expired"):

@@ -6,22 +6,33 @@ from functools import lru_cache
 from proxy.web.api.document.assemble import assemble, render
 from proxy.web.api.document.described import DESCRIBED
 from proxy.web.api.document.page import POLICY, page
+from proxy.web.api.limiting import by_client
 from proxy.web.api.operation import Answer, Call, Operation
+from proxy.web.api.screening import outside
 
 
 async def openapi(call: Call) -> Answer:
-    """The document; for who sends an access token, with the schemas that it may use, as it knows them."""
+    """The document; for who sends an access token, with the schemas that it may use from where it is, as it knows them."""
     if "Authorization" not in call.request.headers:
         return Answer(200, _bare(call.services.operations))
-    caller = replace(call, principal=await call.services.access(call.request))
-    known = [(caller.rights(declared.records), declared.schema) for declared in caller.space.catalog.schemas()]
-    schemas = [rights.view or schema for rights, schema in known if rights.actions]
+    caller = await _known(call)
+    seen = [(caller.rights(declared.records), declared.schema) for declared in caller.space.catalog.schemas()]
+    schemas = [rights.view or schema for rights, schema in seen if rights.actions and not caller.kept_out(rights)]
     return Answer(200, render(assemble(call.services.operations, DESCRIBED, schemas, call.services.limits)))
 
 
 async def docs(call: Call) -> Answer:
     """The page."""
     return Answer(200, _page(call.services.operations), {"Content-Security-Policy": POLICY}, "text/html; charset=utf-8")
+
+
+async def _known(call: Call) -> Call:
+    """The call of who has shown a token: that may be shown here, and is held to what others with a token are held to."""
+    request, services = call.request, call.services
+    principal = await services.access(request)
+    abroad = outside(request, services, call.operation, principal)
+    by_client(request, services, principal)
+    return replace(call, principal=principal, outside=abroad)
 
 
 @lru_cache(2)

@@ -191,6 +191,10 @@ class Call:
         rights = policies.rights(names, schema) if names else policies.whole(schema)
         return rights.outside() if self.outside else rights
 
+    def kept_out(self, rights: Rights) -> bool:
+        """Whether the caller is outside of the country, and no policy for the schema of these rights lets it in from there."""
+        return self.outside and rights.firewall is None and self.services.blocks
+
     def rights_to(self, schema: str) -> Rights:
         """The same by the name of the schema; raises ``VaultError`` where there is none. For the audit log."""
         return self.rights(self.space.catalog.records(schema))
@@ -208,10 +212,10 @@ class Call:
                 raise denied() from None
             raise
         rights = self.rights(found)
-        if self.outside and rights.firewall is None and self.services.blocks:
+        if self.kept_out(rights):
             raise refused()
         rights.need(*acts)
-        return found.under(rights, None if rights.acl is None else self._gate(found, rights.acl))
+        return found.under(rights.doing(acts), None if rights.acl is None else self._gate(found, rights.acl))
 
     def _gate(self, records: Records, url: str) -> Gate:
         """What asks the filter endpoint. Raises ``VaultError(UNAUTHORIZED)`` without a token to ask it with."""

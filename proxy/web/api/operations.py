@@ -98,7 +98,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("list_policies", "GET", "/api/policies", policies.listing, 200, _CLIENTS, _NOTHING, _ADMIN, ("limit", "offset")),
     Operation("show_policy", "GET", _POLICY, policies.one, 200, (*_CLIENTS, 404), _NOTHING, _ADMIN),
     Operation("remove_policy", "DELETE", _POLICY, policies.remove, 204, (*_CLIENTS, 404, 409, 429), _NOTHING, _ADMIN),
-    Operation("openapi", "GET", "/openapi.json", about.openapi, 200, (400, 401), _NOTHING, _OPEN, quiet=True),
+    Operation("openapi", "GET", "/openapi.json", about.openapi, 200, (400, 401), _NOTHING, _OPEN, quiet=True, abroad=True),
     Operation("docs", "GET", "/docs", about.docs, 200, (400,), _NOTHING, _OPEN, quiet=True),
     Operation("upload_attachment", "POST", _FILES, files.upload_attachment, 201, _UPLOAD, Takes.STREAM),
     Operation("replace_attachment", "PUT", _FILES, files.replace_attachment, 201, _UPLOAD, Takes.STREAM),

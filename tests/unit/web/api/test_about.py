@@ -1,4 +1,7 @@
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -6,18 +9,32 @@ from proxy.model.definition import read_definition
 from proxy.model.policy import read_policy
 from proxy.web.api.document.page import POLICY
 from proxy.web.api.document.world import CONTACT
+from proxy.web.guard.firewall import Firewall, Mode
+from proxy.web.guard.quotas import Quotas
+from proxy.web.guard.rates import Policy, Rates
+from proxy.web.peers import Trusted
 from tests.support.api import Client, NoSchemas, no_policies, services, serving
 
+ABROAD = {"X-Forwarded-For": "8.8.8.8"}
 
-@pytest.fixture
-async def client():
+
+@asynccontextmanager
+async def documented(**given: Any) -> AsyncIterator[Client]:
     schema = read_definition("contact", CONTACT)
     declared = SimpleNamespace(schema=schema, records=SimpleNamespace(schema=schema))
     catalog = SimpleNamespace(schemas=lambda: [declared], using=NoSchemas().using)
     policies = no_policies()
     hidden = {"schema": "contact", "actions": ["read"], "fields": {"email": "hidden"}}
     await policies.put(read_policy("support", hidden))
-    async with serving(services(catalog=catalog, policies=policies)) as client:
+    await policies.put(read_policy("abroad", {**hidden, "firewall": {"mode": "mask"}}))
+    await policies.put(read_policy("elsewhere", {"schema": "other", "actions": ["read"], "firewall": {"mode": "mask"}}))
+    async with serving(services(catalog=catalog, policies=policies, **given)) as client:
+        yield client
+
+
+@pytest.fixture
+async def client():
+    async with documented() as client:
         yield client
 
 
@@ -42,6 +59,27 @@ async def test_a_client_under_policies_is_shown_what_it_may_use(client: Client):
     )
     nothing = (await client("GET", "/openapi.json", "under:gone")).json
     assert "model.contact" not in nothing["components"]["schemas"]
+
+
+async def test_who_is_kept_out_of_the_country_learns_of_no_schema():
+    firewall = Firewall(Mode.BLOCK, "se", (), None, Trusted(()))
+    async with documented(firewall=firewall) as client:
+        assert (await client("GET", "/openapi.json", "", headers=ABROAD)).status == 200
+        for kept_out in ("writer", "under:support", "under:gone"):
+            answer = await client("GET", "/openapi.json", kept_out, headers=ABROAD)
+            assert (answer.status, answer.json["code"]) == (403, "outside_country"), kept_out
+        for let_in, shown in (("under:abroad", True), ("under:elsewhere,support", False)):
+            answer = await client("GET", "/openapi.json", let_in, headers=ABROAD)
+            assert answer.status == 200
+            assert ("model.contact" in answer.json["components"]["schemas"]) is shown, let_in
+        assert "model.contact" in (await client("GET", "/openapi.json")).json["components"]["schemas"]
+
+
+async def test_who_shows_a_token_is_counted():
+    one = Rates(Policy("credential", 1, 1), clock=lambda: 0.0)
+    async with documented(quotas=Quotas(credential=one)) as client:
+        assert [(await client("GET", "/openapi.json")).status for _ in range(2)] == [200, 429]
+        assert (await client("GET", "/openapi.json", "")).status == 200
 
 
 async def test_the_page_may_load_nothing(client: Client):
