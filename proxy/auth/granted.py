@@ -2,7 +2,8 @@
 
 Policies add up. What one of them allows is allowed, a field is as visible as the most generous of those shows it that let
 records be read, and a record is there if it is for one of these: a policy for writing alone must not open what another one
-hides from readers. What guards the whole does not add up: a filter endpoint that one policy names is
+hides from readers. And what lets records be read must not open them to writers: a record is written or deleted only if it also is
+there for a policy that allows that. What guards the whole does not add up: a filter endpoint that one policy names is
 asked whatever the others say, and two different ones cannot both be, so that nothing is allowed.
 
 A redacted value is the text that its template gives for a number, and that number a keyed hash of the record, the field, the
@@ -127,9 +128,13 @@ def _common(policies: Sequence[Policy], schema: Schema) -> dict[str, Any]:
     """What is the same inside and outside of the country; of no policies, everything."""
     if not policies:
         return {"actions": frozenset(Act)}
+    rows = _rows(_showing(policies), schema)
     return {
         "actions": frozenset(act for policy in policies for act in policy.actions),
-        "rows": _rows(_showing(policies), schema),
+        "rows": rows,
+        "changing": {
+            act: more for act in (Act.WRITE, Act.DELETE) if (more := _allowing(act, policies, schema)) != rows and more
+        },
         "acl": next((policy.external_acl for policy in policies if policy.external_acl is not None), None),
         "firewall": firewall(policies),
     }
@@ -159,6 +164,12 @@ def _rows(policies: Sequence[Policy], schema: Schema) -> tuple[Test, ...]:
     return (AnyOf(tuple(alternatives)),)
 
 
+def _allowing(act: Act, policies: Sequence[Policy], schema: Schema) -> tuple[Test, ...]:
+    """What holds for a record with which one of the policies allows that."""
+    allowing = [policy for policy in policies if act in policy.actions]
+    return _rows(allowing, schema) if allowing else ()
+
+
 def _redacting(template: str, prf: Prf) -> Veil:
     groups = read_template(template)
     ways = capacity(groups)
@@ -174,7 +185,12 @@ def _redacting(template: str, prf: Prf) -> Veil:
 
 def _masking(mask: Mask) -> Veil:
     visible = Visible(mask.first, mask.last)
-    return lambda _rid, _era, value: mask_text(value, visible, mask.char)
+
+    def masked(_rid: int, _era: int, value: str) -> str:
+        text = mask_text(value, visible, mask.char)
+        return text if text != value else mask.char * len(value)  # signs alone: nothing of it would be masked
+
+    return masked
 
 
 def _unseen(_rid: int, _era: int, _value: str) -> str:

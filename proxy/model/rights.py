@@ -40,6 +40,9 @@ class Rights(msgspec.Struct, frozen=True, eq=False):
     names: frozenset[str] = frozenset()  #: the fields of ``view`` that are shown at all
     veils: Mapping[str, Veil] = {}  #: of those, the ones that are not shown as they are
     rows: tuple[Test, ...] = ()  #: all of them have to hold; they may ask of fields that are not in ``view``
+    changing: Mapping[
+        Act, tuple[Test, ...]
+    ] = {}  #: further ones for actions that are allowed in fewer rows than are shown
     creates: bool = True  #: whether records can be made at all: not where a field is hidden that each must have
     acl: str | None = None  #: the filter endpoint that decides about each record
     firewall: Firewall | None = None
@@ -55,6 +58,11 @@ class Rights(msgspec.Struct, frozen=True, eq=False):
         """Raise ``VaultError(ACCESS_DENIED)`` unless all of that may be done."""
         if not self.actions.issuperset(acts):
             raise denied()
+
+    def doing(self, acts: Iterable[Act]) -> "Rights":
+        """The same for what takes all of these actions: with those records alone with which each of them is allowed."""
+        more = [test for act in acts for test in self.changing.get(act, ())] if self.changing else []
+        return msgspec.structs.replace(self, rows=(*self.rows, *more)) if more else self
 
     def shown(self, record: Record) -> Shown:
         """The record as the caller may see it."""

@@ -112,7 +112,7 @@ async def update_records(call: Call) -> Answer:
 async def clone_record(call: Call) -> Answer:
     """A copy of a record under a key of its own."""
     records = _writable(call)
-    records.rights.need(Act.READ)
+    readable = records_of(call, Act.READ)
     content = shapes.members(call.content, ("filter", "update_with"), ("filter", "update_with"))
     tests = read_filter(records.known, content["filter"], call.services.limits)
     draft = read_draft(
@@ -120,7 +120,7 @@ async def clone_record(call: Call) -> Answer:
     )
 
     async def sources(most: int) -> list[Record]:
-        result = await find(records, Query(tests, limit=most), call.services.limits)
+        result = await find(readable, Query(tests, limit=most), call.services.limits)
         if result.unreadable:
             raise VaultError(Code.CANNOT_OPEN, "A record that matches the filter does not open.")
         return result.records

@@ -92,7 +92,7 @@ async def update_records(call: Call) -> Answer:
 
 async def clone_record(call: Call) -> Answer:
     """A copy of a record under a key of its own."""
-    records, limits = records_of(call, Act.READ, Act.WRITE), call.services.limits
+    readable, records, limits = records_of(call, Act.READ), records_of(call, Act.WRITE), call.services.limits
     content = shapes.members(call.content, ("filter", "update_with", COUNTRY), ("filter", "update_with"))
     shapes.check_country(call, content, spelled=True)
     tests = read_record_filter(records.known, content["filter"], limits)
@@ -100,7 +100,7 @@ async def clone_record(call: Call) -> Answer:
     draft = read_record(records.known, content["update_with"], partial=True, limits=limits, pointer="/update_with")
 
     async def sources(most: int) -> list[Record]:
-        result = await find(records, Query(tests, limit=most), limits)
+        result = await find(readable, Query(tests, limit=most), limits)
         if result.unreadable:
             raise VaultError(Code.CANNOT_OPEN, "A record that matches the filter does not open.")
         return result.records

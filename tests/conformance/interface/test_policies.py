@@ -325,6 +325,35 @@ async def test_nothing_is_written_that_would_be_outside(here):
     assert [record["age"] for record in await found(here)] == [40, 30]
 
 
+async def test_who_reads_all_and_writes_some_changes_no_others(here):
+    await here.policy("readall", "person", "read")
+    me = "under:readall,w,d"
+    assert {record["id"] for record in await found(here, as_=me)} == {"ann", "bo", "eva"}
+    eva = (await found(here, {"id": "eva"}, me))[0]
+    form = FormData()
+    form.add_field("file", b"x", filename="cv.txt")
+    for method, path, body, answer in (
+        ("POST", M + "/batch/update", [{"id": "eva", "age": 1}], (201, [])),
+        ("POST", M + "/batch/update", {"search_key": "region", "records": [{"region": "south", "age": 1}]}, (201, [])),
+        ("POST", M + "/batch/update", [{"id": "ann", "region": "south"}], (401, "access_denied")),
+        ("POST", M, {"id": "new", "region": "south"}, (401, "access_denied")),
+        ("POST", M + "/clone", {"filter": {"id": "eva"}, "update_with": {"id": "new"}}, (403, "access_denied")),
+        ("POST", M + "/eva/migrate/ann", None, (404, "not_found")),
+        ("POST", M + "/ann/migrate/eva", None, (404, "not_found")),
+        ("POST", M + "/batch/delete", {"filter": {"id": ["eva"]}}, (404, "no_match")),
+        ("DELETE", M + "/eva", None, (404, "not_found")),
+    ):
+        said = await ask(here, method, path, body, me)
+        assert (said.status, said.json["code"] if said.status >= 400 else said.json) == answer, (method, path)
+    assert (await here.client("POST", M + "/eva/files", me, data=form, headers={"x-filename": "cv.txt"})).status == 404
+    assert (await found(here, {"id": "eva"}, me))[0] == eva
+    copy = {"filter": {"id": "eva"}, "update_with": {"id": "copy", "region": "north"}}
+    assert (await ask(here, "POST", M + "/clone", copy, me)).status == 201, (
+        "what is read may be copied to where it may be written"
+    )
+    assert (await ask(here, "DELETE", M + "/ann", None, me)).status == 204
+
+
 async def test_a_key_that_a_record_outside_has_is_used(here):
     for key in ("ann", "eva"):
         assert code(await ask(here, "POST", M, {"id": key, "region": "north"})) == (409, "record_exists")

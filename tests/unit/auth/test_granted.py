@@ -96,6 +96,25 @@ def test_a_policy_for_writing_alone_opens_nothing_to_readers():
     assert "phone" in {field.name for field in writing.view.fields}
 
 
+def test_a_policy_for_reading_opens_nothing_to_writers():
+    everything, north = policy("a"), {"filter": {"region": "north"}}
+    own = rights(everything, policy("b", actions=["write", "delete"], rows=north))
+    (only,) = (AnyOf(((Equals("region", ("north",)),),)),)
+    assert own.rows == own.doing([Act.READ]).rows == ()
+    assert own.doing([Act.WRITE]).rows == own.doing([Act.DELETE]).rows == (only,)
+    assert own.doing([Act.READ, Act.WRITE]).rows == (only,)
+    assert own.outside().doing([Act.WRITE]).rows == (only,)
+    apart = rights(policy("a", actions=["write"], rows=north), policy("b", actions=["delete"]))
+    assert [apart.doing([act]).rows for act in (Act.WRITE, Act.DELETE)] == [(only,), ()]
+
+
+def test_of_one_policy_the_same_rows_count_for_every_action():
+    one = policy(actions=["read", "write", "delete"], rows={"filter": {"region": "north"}})
+    for given in (rights(one), rights(policy(actions=["read"])), rights(policy(actions=["write"]))):
+        assert not given.changing
+        assert all(given.doing([act]) is given for act in Act)
+
+
 def test_a_filter_endpoint_of_one_policy_is_asked_for_all_and_two_different_ones_allow_nothing():
     one, other = policy("a", external_acl="https://a/"), policy("b", external_acl="https://b/")
     assert rights(one, policy("c")).acl == "https://a/"
@@ -114,6 +133,12 @@ def test_a_star_stands_for_every_field_that_is_not_named():
     redacted_all = rights(policy(fields={"*": {"valueType": "redacted", "format": "[a-z]{9}"}}))
     assert shown(redacted_all).keys() == {"id", "email", "phone", "city", "region"}
     assert shown(rights(policy(fields={"*": "hidden"}), policy("q", fields={"email": "masked"})))["age"] == 40
+
+
+@pytest.mark.parametrize("text", ["?!", "---", "+", " ", "*", "-" * 40])
+def test_a_value_of_signs_alone_is_masked_whole(text):
+    given = rights(policy(fields={"phone": {"valueType": "masked", "mask": {"first": 1, "char": "#"}}}))
+    assert shown(given, fields={"id": "a1", "phone": text})["phone"] == "#" * len(text)
 
 
 # ---------------------------------------------------------------------- redacted values
