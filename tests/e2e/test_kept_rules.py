@@ -18,24 +18,11 @@ from tests.e2e.conftest import World
 from tests.support.application import Application
 from tests.support.instance import Instance
 from tests.support.patience import PATIENCE
-from tests.support.people import ANN, RULES
+from tests.support.people import ANN, KEPT, KEPT_PLAIN
 from tests.support.serving import serving
 from tests.support.tree import ROOT
 
 R = "/api/records"
-
-#: The rules of the test application, its people kept among records.
-KEPT = (
-    RULES.replace("  person:\n", "  person:\n    schema: records\n")
-    .replace("name:   {{kind: name}}", "name:   {{kind: name, keep_as: profile_key}}")
-    .replace("same: true}}, find: [exact]}}", "same: true}}, keep_as: key3}}")
-    .replace("keep_last: 2}}}}", "keep_last: 2}}, keep_as: key4}}")
-    .replace(
-        "kind: card, token: {{shape: luhn, keep_last: 4}}",
-        "kind: card, token: {{shape: luhn, keep_last: 4}}, keep_as: range_key2, stored: plain",
-    )
-    .replace('at: "$.tags[*]"', 'at: "$.tags[*]", keep_as: body')
-)
 
 
 class Vault:
@@ -172,11 +159,7 @@ async def _is_written_by_the_application_alone(vault: Vault, key: str) -> None:
 @pytest.mark.slow
 async def test_a_key_that_is_kept_otherwise_is_rewritten_for_them_too(tmp_path: Path) -> None:
     async with installed(tmp_path) as (world, vault):
-        (world.instance.rules / "rules.yaml").write_text(
-            KEPT.replace("keep_last: 2}}, keep_as: key4}}", "keep_last: 2}}, keep_as: key4, stored: plain}}").format(
-                upstream=world.upstream
-            )
-        )
+        (world.instance.rules / "rules.yaml").write_text(KEPT_PLAIN.format(upstream=world.upstream))
         await world.instance.start()
         await world.call("POST", "/people", 201, json=ANN)
         await world.instance.kill()

@@ -3,26 +3,30 @@
 import asyncio
 import os
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import aiohttp
 import pytest
 
-from tests.support.application import found_in
+from tests.support.application import Application, found_in
+from tests.support.crowd import Crowd, moody
+from tests.support.hostedcrowd import HostedCrowd
 from tests.support.keptcrowd import KeptCrowd
 from tests.support.lives import Installation, nursery
 from tests.support.patience import PATIENCE
-from tests.support.people import rules
+from tests.support.people import KEPT_PLAIN, rules
 from tests.support.recordcrowd import MARKERS, RecordCrowd
+from tests.support.serving import serving
 
 #: Deaths in all; a release is tried with 200.
 ROUNDS = int(os.environ.get("ROUNDS", "25"))
 
 
-def nowhere(folder: Path) -> None:
+def nowhere(folder: Path, markers: Sequence[str] = MARKERS) -> None:
     """No value is in a file of the data folder, or in the log."""
     heap = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
-    assert not [marker for marker in MARKERS if found_in(heap, marker)]
+    assert not [marker for marker in markers if found_in(heap, marker)]
 
 
 async def killed(crowd: RecordCrowd, rounds: int) -> None:
@@ -67,3 +71,48 @@ async def test_overwritten_records_are_of_one_body_after_any_death(tmp_path: Pat
         await killed(crowd, max(1, ROUNDS // 4))
     nowhere(tmp_path)
     assert {"_create 201", "_create_many 201"} <= set(crowd.counts), crowd.counts
+
+
+#: Callers of the application.
+CALLERS = 4
+#: What of its people is in the clear neither there nor here; of the clients' own records the settings keep something so.
+HIDDEN = ("Zorbina", "Wexlomere", "Flumpergatan", "yxmarker-", "qophmatrix-")
+
+
+async def killed_among_both(crowd: HostedCrowd, rounds: int) -> None:
+    """The instance dies so many times under clients and callers; what is to be found then is judged each time."""
+    await crowd.prepare()
+    while rounds > 0 or not crowd.tried:
+        rounds -= 1
+        await crowd.arrive()
+        await crowd.judge()
+        before, enough = crowd.people.counts.total(), random.randrange(60)
+        async with asyncio.timeout(2 * PATIENCE), asyncio.TaskGroup() as group:
+            for worker in crowd.workers[:2]:
+                group.create_task(crowd.visit(worker))
+            for number in range(CALLERS):
+                group.create_task(crowd.people.visit(number, CALLERS))
+            group.create_task(crowd.look())
+            while crowd.people.counts.total() < before + enough:  # noqa: ASYNC110  # answers, not seconds, as above
+                await asyncio.sleep(0.002)
+            await asyncio.sleep(random.uniform(0, 0.02))
+            await crowd.installation.kill()
+    await crowd.converge()
+
+
+@pytest.mark.slow
+async def test_people_that_the_proxy_keeps_among_records_are_whole_after_any_death(tmp_path: Path) -> None:
+    timeout, application = aiohttp.ClientTimeout(2 * PATIENCE), Application()
+    async with (
+        serving(moody(application)) as upstream,
+        nursery() as cradle,
+        aiohttp.ClientSession(timeout=timeout) as caller,
+    ):
+        installation = Installation(cradle, tmp_path)
+        installation.rules.mkdir()
+        (installation.rules / "rules.yaml").write_text(KEPT_PLAIN.format(upstream=upstream))
+        people = Crowd(application, caller, installation)
+        crowd = HostedCrowd(caller, installation, people=people)
+        await killed_among_both(crowd, max(1, ROUNDS // 6))
+    nowhere(tmp_path, HIDDEN)
+    assert not [marker for marker in HIDDEN if application.holds(marker)]

@@ -254,6 +254,7 @@ class Crowd:
         assert status == 200
         assert {item["id"] for item in listed["items"]} == set(self.application.records)
         self.known.update(self.application.records)
+        self.every.update(self.application.records)  # some were made after the callers had gone
         for record in listed["items"]:
             assert not faults(record), f"{faults(record)}\n{self.told(record['id'])}"
         for ident in random.sample(sorted(self.every), min(sample, len(self.every))):

@@ -66,6 +66,21 @@ def rules(upstream: str) -> str:
     return RULES.format(upstream=upstream)
 
 
+#: The same, its people kept among the records of the record-based family.
+KEPT = (
+    RULES.replace("  person:\n", "  person:\n    schema: records\n")
+    .replace("name:   {{kind: name}}", "name:   {{kind: name, keep_as: profile_key}}")
+    .replace("same: true}}, find: [exact]}}", "same: true}}, keep_as: key3}}")
+    .replace("keep_last: 2}}}}", "keep_last: 2}}, keep_as: key4}}")
+    .replace(
+        "kind: card, token: {{shape: luhn, keep_last: 4}}",
+        "kind: card, token: {{shape: luhn, keep_last: 4}}, keep_as: range_key2, stored: plain",
+    )
+    .replace('at: "$.tags[*]"', 'at: "$.tags[*]", keep_as: body')
+)
+#: The same, with a key that the settings may keep in the clear.
+KEPT_PLAIN = KEPT.replace("keep_as: key4}}", "keep_as: key4, stored: plain}}")
+
 #: A person none of whose values is like anything else in a message, a log line or a metric.
 ANN = {
     "name": "Zorbina Quibblethwaite",
