@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from aiohttp import FormData
 
 from tests.support.api import Said
 from tests.support.world import ENGINES, World, world
@@ -470,27 +469,6 @@ async def test_who_may_only_write_is_told_no_more_than_it_sent(here):
     assert code(await ask(here, "POST", M + "/batch/update", by, "under:w")) == (401, "access_denied")
 
 
-async def test_whoever_overwrites_a_record_sees_its_files_only_where_it_may_read(here):
-    record = {"country": "se", "record_key": "r"}
-    assert (await ask(here, "POST", "/api/records", record, "writer")).status == 201
-    form = FormData()
-    form.add_field("file", b"a page", filename="a.pdf", content_type="text/plain")
-    sent = await here.client("POST", "/api/records/se/r/files", "writer", data=form, headers={"x-filename": "a.pdf"})
-    assert sent.status == 201
-    await here.policy("blind", "records", "write")
-    await here.policy("seeing", "records", "write", "read")
-    for name, files in (("blind", []), ("seeing", [sent.json["file_id"]])):
-        for path, body, headers in (
-            ("/api/records", record, {}),
-            ("/api/records/batch", {"country": "se", "records": [record]}, {"Idempotency-Key": "one"}),
-            ("/api/records/batch", {"country": "se", "records": [record]}, {"Idempotency-Key": "one"}),
-            ("/v2/storage/records/se", {"record_key": "r"}, {"x-env-id": "default"}),
-        ):
-            said = await ask(here, "POST", path, body, f"under:{name}", headers=headers)
-            (made,) = said.json if isinstance(said.json, list) else [said.json]
-            assert [file["file_id"] for file in made["attachments"]] == files, (name, path)
-
-
 async def test_where_a_field_is_hidden_that_every_record_needs_none_can_be_made(here):
     fields = {"id": {"type": "primary_key"}, "a": {"type": "string", "required": True}, "b": {"type": "string"}}
     await here.declare("strict", {"fields": fields})
@@ -512,75 +490,3 @@ async def test_a_field_that_goes_takes_nothing_out_of_hiding(here):
     assert "passport" not in (await found(here))[0]
     await here.declare("person", {"fields": {**less, "passport": {"type": "string"}}})
     assert code(await ask(here, "POST", M + "/find", {"filter": {"passport": "x"}})) == (400, "invalid_filter")
-
-
-# ---------------------------------------------------------------------- the record-based family
-
-
-async def test_the_record_based_family_is_under_the_same_policies(here):
-    base = "/api/records"
-    fields = {"key1": "hidden", "key2": "masked", "body": {"valueType": "redacted", "format": "[a-z]{9}"}}
-    await here.policy("mine", "records", "read", "write", fields=fields, rows={"filter": {"key3": "north"}})
-    own = {
-        "country": "se",
-        "record_key": "a",
-        "key1": "secret",
-        "key2": "ab1",
-        "key3": "north",
-        "body": "{}",
-        "range_key1": 5,
-    }
-    await ask(
-        here,
-        "POST",
-        base + "/batch",
-        {"country": "se", "records": [own, {**own, "record_key": "b", "key3": "south"}]},
-        "writer",
-    )
-    page = (await ask(here, "POST", base + "/find", {"country": "se"}, "under:mine")).json
-    (record,) = page["data"]
-    assert page["meta"]["redacted_fields"] == ["body", "key2"]
-    assert "key1" not in record
-    assert (record["key"], record["key2"], record["range_key"]) == ("a", "***", 5)
-    assert re.fullmatch("[a-z]{9}", record["body"])
-    past = (await ask(here, "GET", base + "/se/a/history", as_="under:mine")).json
-    assert (past["data"][0]["record"]["body"], past["meta"]["redacted_fields"]) == (record["body"], ["body", "key2"])
-    assert code(await ask(here, "GET", base + "/se/b/history", as_="under:mine")) == (404, "not_found")
-    for wanted in ({"key1": "secret"}, {"key2": "ab1"}, {"body": "{}"}):
-        assert (
-            await ask(here, "POST", base + "/find", {"country": "se", "filter": wanted}, "under:mine")
-        ).status == 400
-    rewritten = await ask(here, "POST", base, {"country": "se", "record_key": "a", "key3": "north"}, "under:mine")
-    assert (rewritten.status, rewritten.json["meta"]) == (201, {"redacted_fields": ["body", "key2"]})
-    assert (rewritten.json["body"], "key1" in rewritten.json) == (None, False)
-    (kept,) = (await ask(here, "POST", base + "/find", {"country": "se", "filter": {"key": "a"}}, "writer")).json[
-        "data"
-    ]
-    assert (kept["key1"], kept["key2"]) == ("secret", None)  # what the caller does not know of stays
-    assert code(await ask(here, "POST", base, {"country": "se", "record_key": "b", "key3": "north"}, "under:mine")) == (
-        409,
-        "record_exists",
-    )
-    assert code(await ask(here, "DELETE", base + "/se/a", as_="under:mine")) == (401, "access_denied")
-    count = {"metrics": {"n": {"func": "count"}}}
-    assert (await ask(here, "POST", base + "/aggregate", count, "under:mine")).json["data"]["all"]["metrics"] == {
-        "n": 1
-    }
-    assert code(await ask(here, "POST", base + "/aggregate", count, "under:all")) == (403, "access_denied")
-
-
-async def test_tokens_lead_to_no_more_than_may_be_seen(here):
-    base, dtk = "/api/records", "a" * 96
-    own = {"country": "se", "record_key": "a", "profile_key": "p1", "key1": "x@example.com", "key3": "north"}
-    other = {**own, "record_key": "b", "key3": "south"}
-    await ask(here, "POST", base + "/batch", {"country": "se", "records": [own, other]}, "writer")
-    rules = {"key1": {"strategy": "alphaNumericPersistent", "strategyOptions": {}}}
-    made = (await ask(here, "POST", base + "/rehash", {"dtk": dtk, "keys": ["p1"], "rules": rules}, "writer")).json
-    token = made["data"][0]["fields"]["key1"]
-    await here.policy("mine", "records", "read", fields={"profile_key": "hidden"}, rows={"filter": {"key3": "north"}})
-    (found,) = (await ask(here, "POST", base + "/rehash/resolve", {"tokens": [token]}, "under:mine")).json["data"]
-    assert (found["record_key"], found["profile_key"]) == ("a", None)
-    await here.policy("mine", "records", "read", "write", fields={"key1": "masked"})
-    assert (await ask(here, "POST", base + "/rehash/resolve", {"tokens": [token]}, "under:mine")).json["data"] == []
-    again = await ask(here, "POST", base + "/rehash", {"dtk": dtk, "keys": ["p1"], "rules": rules}, "under:mine")
-    assert again.status == 400
