@@ -1,3 +1,5 @@
+import ssl
+
 import pytest
 
 from proxy.auth.audiences import Audiences
@@ -73,6 +75,19 @@ def test_callers_show_certificates_where_the_settings_say(authority, at):
     assert made.certificates is not None
     asked = {name for name, one in made.certificates.listeners.items() if one.context.verify_mode}
     assert asked == ({"vault", "proxy"} if at == "both" else {at})
+
+
+@pytest.mark.parametrize(("required", "mode"), [("true", ssl.CERT_REQUIRED), ("false", ssl.CERT_OPTIONAL)])
+def test_whether_a_caller_may_show_none_is_a_setting(authority, required, mode):
+    given = settings(
+        authority.issue("vault.test"),
+        LISTEN__TLS__CLIENTS=str(authority.certificate),
+        LISTEN__TLS__CLIENTS_AT="vault",
+        LISTEN__TLS__CLIENTS_REQUIRED=required,
+    )
+    made, _ = opened(given)
+    assert made.certificates is not None
+    assert made.certificates.listeners["vault"].context.verify_mode is mode
 
 
 def test_wildcards_alone_need_addresses_in_the_settings(authority):

@@ -7,6 +7,7 @@ from proxy.config import load
 from proxy.errors import Code, VaultError
 from proxy.telemetry.metrics import Metrics
 from proxy.web.guard.firewall import Mode
+from proxy.web.guard.rates import Policy
 from tests.support.countries import AMERICAN, SWEDISH, write
 
 
@@ -53,3 +54,24 @@ def test_a_database_that_cannot_be_used_is_a_fault_of_the_settings(tmp_path):
 def test_a_check_tells_how_old_it_is(tmp_path):
     path = write(tmp_path / "c.mmdb")
     assert check_firewall(path) == f"{path}, built 0 days ago"
+
+
+def test_limits_are_those_of_the_settings():
+    given = {
+        "REQUESTS_PER_SECOND": "10", "ADDRESS_REQUESTS_PER_SECOND": "20", "BURST": "3",
+        "CONCURRENT": "5", "UPLOADS": "4", "ADDRESS_CONNECTIONS": "7",
+    }  # fmt: skip
+    guard = open_guard(settings(**{f"LIMITS__{name}": text for name, text in given.items()}), Metrics())
+    quotas, first = guard.quotas, guard.first
+    assert quotas.credential is not None
+    assert quotas.address is not None
+    assert first is not None
+    assert quotas.concurrent is not None
+    assert quotas.uploads is not None
+    assert [quotas.credential.policy, quotas.address.policy] == [Policy("credential", 10, 3), Policy("address", 20, 3)]
+    assert (quotas.concurrent._most, quotas.uploads._most, first._most) == (5, 4, 7)
+
+
+def test_a_limit_of_nothing_is_none():
+    guard = open_guard(settings(LIMITS__REQUESTS_PER_SECOND="0"), Metrics())
+    assert (guard.quotas.credential, guard.quotas.address, guard.first) == (None, None, None)

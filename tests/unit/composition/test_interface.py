@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from proxy.composition.guard import open_guard
-from proxy.composition.interface import Around, history, interface, limits
+from proxy.composition.interface import Around, history, interface, limits, runner
 from proxy.config import load
 from proxy.errors import Code, VaultError
+from proxy.functions.runner import Bounds
 from proxy.telemetry.metrics import Metrics
 from proxy.web.api.document.world import CONTACT
 from tests.support.api import Client, serving
@@ -75,3 +76,9 @@ def test_a_history_that_is_no_time_is_a_fault():
     with pytest.raises(VaultError) as caught:
         load(None, {"DOMICILE__HISTORY__KEEP": "ever"})
     assert caught.value.code is Code.BAD_SETTINGS
+
+
+def test_functions_have_the_bounds_of_the_settings():
+    told = {"TIME": "2500ms", "MEMORY": "128MiB", "RUNNING": "3"}
+    made = runner(load(None, {f"DOMICILE__FUNCTIONS__{name}": text for name, text in told.items()}))
+    assert made._bounds == Bounds(2.5, 128 << 20, 3)

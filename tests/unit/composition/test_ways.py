@@ -15,6 +15,20 @@ def test_an_application_of_its_own_differs_where_it_says_so():
     assert (special["crm"].limits.connect, special["crm"].limits.head) == (3.0, 7.0)
 
 
+def test_each_wait_and_bound_is_that_of_its_setting():
+    told = {"CONNECT": "1s", "HEAD": "2s", "IDLE": "3s", "TOTAL": "4s", "KEEP": "5s", "CONNECTIONS": "6", "QUEUE": "7"}
+    way, _ = ways(load(None, {f"DOMICILE__UPSTREAM__{name}": text for name, text in told.items()}))
+    limits = way.limits
+    assert (limits.connect, limits.head, limits.idle, limits.total, limits.keep) == (1.0, 2.0, 3.0, 4.0, 5.0)
+    assert (limits.connections, limits.queue) == (6, 7)
+
+
+def test_a_name_of_the_certificate_is_asked_for():
+    way, _ = ways(load(None, {"DOMICILE__UPSTREAM__TLS__SERVER_NAME": "crm.example.com"}))
+    assert way.tls is not None
+    assert way.tls.server_name == "crm.example.com"
+
+
 def test_a_file_for_tls_that_is_not_there_is_a_fault_of_the_settings(tmp_path):
     with pytest.raises(VaultError) as caught:
         ways(load(None, {"DOMICILE__UPSTREAM__TLS__CA": str(tmp_path / "ca.pem")}))
