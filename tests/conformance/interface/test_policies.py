@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from aiohttp import FormData
 
 from tests.support.api import Said
 from tests.support.world import ENGINES, World, world
