@@ -33,6 +33,9 @@ class Standing(NamedTuple):
     )
     origins: frozenset[str] = frozenset()  #: where its pages may come from
     mark: str = ""  #: another one as soon as one of the policies has changed; binds cursors and answers that are kept
+    guarded: bool = (
+        False  #: whether one of them says of single records that they are there, by rows or a filter endpoint
+    )
 
 
 _Place = TypeVar("_Place")
@@ -121,7 +124,8 @@ class Policies:
             own = self._of(names)
             origins = frozenset(origin for policy in own for origin in policy.origins)
             mark = hashlib.sha256(encode([names, own])).hexdigest()[:32]
-            found = Standing(firewall(own), origins, mark)
+            guarded = any(policy.rows is not None or policy.external_acl is not None for policy in own)
+            found = Standing(firewall(own), origins, mark, guarded)
             _keep(self._standing, names, found)
         return found
 

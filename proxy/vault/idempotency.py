@@ -34,6 +34,7 @@ class Answered(msgspec.Struct, frozen=True, array_like=True):
     headers: Mapping[str, str]
     body: bytes
     mark: str = ""  #: of the rights under which it was given
+    shows: tuple[str, ...] | None = None  #: keys of the records that it shows; ``None``: not known
 
 
 class Once:

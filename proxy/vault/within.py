@@ -4,9 +4,10 @@ Engines are asked with these conditions beside those of a request, and answer fo
 what was stored once, and what was found by its key are looked at here, by the very conditions.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from proxy.errors import Code, Detail, VaultError
+from proxy.model.policy import Act
 from proxy.model.record import Fields, Record
 from proxy.model.rights import denied
 from proxy.storage.asked import Asked
@@ -22,6 +23,18 @@ def inside(records: Records) -> Where:
     """The condition for every record that is there for the caller."""
     rows = records.rights.rows
     return All(tuple([where_of(records, test) for test in rows])) if rows else ALWAYS
+
+
+async def all_there(records: Records, keys: Iterable[str]) -> bool:
+    """Whether the caller finds each of the records now: by the rows of its policies and by what the filter endpoint says.
+
+    Raises ``VaultError`` as ``Gate.allowed``.
+    """
+    wanted = frozenset(keys)
+    rows = await records.collection.by_key(wanted)
+    if rows.keys() != wanted or not all(map(Within(records).holds, rows.values())):
+        return False
+    return records.gate is None or await records.gate.allowed(Act.READ, wanted) == wanted
 
 
 class Within:

@@ -39,7 +39,7 @@ async def upload_attachment(call: Call) -> Answer:
     def show(made: Attachment) -> Answer:
         return _shown(call, made, 201)
 
-    return show(await attachments.upload(_contents(call), owner, incoming, _then(call, show)))
+    return show(await attachments.upload(_contents(call), owner, incoming, _then(call, show, owner.key)))
 
 
 async def check_repeated(call: Call, answered: Answered) -> None:
@@ -133,12 +133,12 @@ def _contents(call: Call) -> Contents:
     return contents
 
 
-def _then(call: Call, show: Callable[[Any], Answer]) -> Then:
-    """What has to be committed with the change, so that its answer can be given again."""
+def _then(call: Call, show: Callable[[Any], Answer], *keys: str) -> Then:
+    """What has to be committed with the change, so that its answer, which shows files of these records, can be given again."""
     keep = call.keep
     if keep is None:
         return _nothing_more
-    return lambda made: keep(show(made[0] if made else None))
+    return lambda made: keep(show(made[0] if made else None), keys)
 
 
 def _nothing_more(_made: Sequence[Attachment]) -> Sequence[Change]:

@@ -41,7 +41,7 @@ async def rehash(call: Call) -> Answer:
     keep = call.keep
 
     def closing(made: Sequence[Made]) -> Sequence[Change]:
-        return () if keep is None else keep(_shown(records, made))
+        return () if keep is None else keep(_shown(records, made), [one.record.key for one in made])
 
     plan = Rehash(records, rules, dtk)
     return _shown(records, await rehashing.rehash(records, plan, keys, limits.find_maximum, closing))

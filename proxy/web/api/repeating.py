@@ -2,17 +2,23 @@
 
 The answer of a write is in the commit of the write. An operation that commits elsewhere (a schema, a client) keeps its answer just
 after. An answer that is streamed is not kept: its request is a read.
+
+An answer is given again only to who would be shown it now: under the same rights as then, and where these rights tell records apart (rows, a
+filter endpoint), only if the caller still finds every record that the answer shows. Else it hears that the request was carried out.
 """
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from proxy.auth.acl import FIELD
 from proxy.errors import Code, Detail, VaultError
+from proxy.model.policy import Act
 from proxy.vault.collection import Collection
 from proxy.vault.idempotency import Answered, Replies
+from proxy.vault.within import all_there
 from proxy.web.api.files import check_repeated
-from proxy.web.api.operation import Answer, Call, Handler, Once, Takes
+from proxy.web.api.operation import Access, Answer, Call, Handler, Once, Takes
 
 _NAME: Final = "Idempotency-Key"
 _KEY: Final = re.compile(r"[!-~]{1,255}", re.ASCII)
@@ -31,10 +37,11 @@ def repeating(replies: Replies, system: Collection) -> Once:
         async with replies.once(collection, scope, _request(call)) as one:
             if one.replay is not None:
                 _check_rights(call, one.replay)
+                await _check_records(call, one.replay)
                 if call.operation.takes is Takes.STREAM:
                     await check_repeated(call, one.replay)
                 return _again(one.replay)
-            call.keep = lambda answer: one.changes(_answered(call, answer))
+            call.keep = lambda answer, shows: one.changes(_answered(call, answer, shows))
             answer = await handler(call)
             if not one.kept and answer.stream is None:
                 await one.keep(_answered(call, answer))
@@ -70,11 +77,37 @@ def _check_rights(call: Call, answered: Answered) -> None:
         )
 
 
-def _answered(call: Call, answer: Answer) -> Answered:
+async def _check_records(call: Call, answered: Answered) -> None:
+    """Raise ``VaultError`` (IDEMPOTENCY_CHECK_FAILED) where the caller does not find every record any more that the answer shows.
+
+    Who may not read at all was answered with no more than it sent. What a function answers is made of records that nobody knows here.
+    Raises ``VaultError`` as ``Gate.allowed``, too.
+    """
+    if not answered.body or not call.standing.guarded or call.operation.access is Access.ADMIN:
+        return
+    if call.schema is None:
+        raise _unseen()
+    records = call.records(call.schema)
+    rights = records.rights
+    if not rights.allows(Act.READ) or not (rights.rows or rights.acl):
+        return
+    if answered.shows is None or not await all_there(records, answered.shows):
+        raise _unseen()
+
+
+def _unseen() -> VaultError:
+    return VaultError(
+        Code.IDEMPOTENCY_CHECK_FAILED,
+        "The request was carried out, and its answer is not given again: this client may not see any more all that it shows. Ask for the records anew.",
+    )
+
+
+def _answered(call: Call, answer: Answer, shows: Iterable[str | None] | None = None) -> Answered:
     headers = dict(answer.headers)
     if answer.body:
         headers.setdefault("Content-Type", answer.media_type)
-    return Answered(answer.status, headers, answer.body, call.mark)
+    known = None if shows is None else tuple([key for key in shows if key is not None])
+    return Answered(answer.status, headers, answer.body, call.mark, known)
 
 
 def _again(answered: Answered) -> Answer:

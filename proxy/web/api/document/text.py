@@ -93,7 +93,8 @@ kind once more for itself. The file name of an upload stands in the head of its 
 
 With `Idempotency-Key` (any text of your own, up to 255 visible ASCII characters) a POST or DELETE that writes is carried out once: its
 first answer is stored with the write, and answered again for 24 hours with `Idempotent-Replayed: true`. The same key with another
-request, or while the first is being carried out, is 429 `idempotency_check_failed`. Refusals are not stored.
+request, or while the first is being carried out, is 429 `idempotency_check_failed`. Refusals are not stored. An answer that shows what the
+client may not see any more, by policies, rows or a filter endpoint of now, is not given again: 429 `idempotency_check_failed`, too.
 
 `/webapi/…` is another name of `/api/…`. A body that does not arrive within a minute is 408; a method that an address does not take is
 405 with `Allow`. Every answer to a client tells how many

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from proxy.web.api.document.world import CONTACT
@@ -32,6 +34,35 @@ async def test_a_preflight_from_an_origin_that_a_policy_names_is_answered(here: 
     for path, methods in (("/api/models/contact/a/history", "GET, HEAD"), ("/webapi/models/contact/a", "DELETE")):
         said = await here.client("OPTIONS", path, "", headers=ASKING)
         assert (said.status, said.headers["Access-Control-Allow-Methods"]) == (204, methods)
+
+
+async def test_pages_may_send_every_field_that_an_operation_knows(here: World):
+    told = (await here.client("GET", "/openapi.json", "")).json
+    known = {
+        (path, parameter["name"].lower())
+        for path, methods in told["paths"].items()
+        for operation in methods.values()
+        for parameter in (resolved(told, item) for item in operation.get("parameters", ()))
+        if parameter["in"] == "header"
+    }
+    assert {"x-env-id", "x-encrypted-storage", "x-filename", "idempotency-key", "if-range"} <= {
+        name for _, name in known
+    }
+    for path, name in known:
+        said = await here.client(
+            "OPTIONS", path.replace("{", "").replace("}", ""), "",
+            headers={**ASKING, "Access-Control-Request-Headers": name},
+        )  # fmt: skip
+        assert (said.status, said.headers["Access-Control-Allow-Origin"]) == (204, PAGE), path
+        assert name in said.headers["Access-Control-Allow-Headers"].split(", "), path
+
+
+def resolved(document: dict[str, Any], parameter: dict[str, Any]) -> dict[str, Any]:
+    """A parameter of the interface document, which may stand among its components."""
+    if "$ref" not in parameter:
+        return parameter
+    found: dict[str, Any] = document["components"]["parameters"][parameter["$ref"].rpartition("/")[2]]
+    return found
 
 
 @pytest.mark.parametrize(

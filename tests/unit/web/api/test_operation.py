@@ -36,14 +36,14 @@ def test_without_an_idempotency_key_a_write_commits_nothing_besides_its_own():
 
 
 def test_with_one_the_answer_is_kept_in_the_commit_of_the_write():
-    kept: list[Answer] = []
+    kept: list[Any] = []
 
-    def keep(answer: Answer) -> list[Release]:
-        kept.append(answer)
+    def keep(answer: Answer, shows: Any) -> list[Release]:
+        kept.append((answer, shows))
         return [Release(b"", 1, 1)]
 
     assert call(keep).closing(lambda records: Answer(201, b"%d" % len(records)))([RECORD]) == [Release(b"", 1, 1)]
-    assert kept == [Answer(201, b"1")]
+    assert kept == [(Answer(201, b"1"), ["k"])]
 
 
 # ---------------------------------------------------------------------- rights

@@ -1,0 +1,194 @@
+"""Answers under an ``Idempotency-Key`` that are asked for again by callers who may not see any more what the answer shows."""
+
+from collections.abc import AsyncIterator
+from ipaddress import ip_network
+from typing import Any
+
+import pytest
+from aiohttp import FormData
+
+from proxy.web.guard.firewall import Firewall, Mode
+from proxy.web.peers import Trusted
+from tests.support.api import Said
+from tests.support.filterendpoint import URL, FilterEndpoint, answered, filtering
+from tests.support.world import ENGINES, World, world
+
+M = "/api/models/guest"
+DEFINITION: dict[str, Any] = {
+    "fields": {
+        "id": {"type": "primary_key"},
+        "region": {"type": "string", "storage": "indexed"},
+        "city": {"type": "string"},
+    }
+}
+NORTH = {"filter": {"region": "north"}}
+PERSON = {"x-client-auth": "Bearer person-1"}
+Here = tuple[World, FilterEndpoint]
+
+
+@pytest.fixture
+async def scene(request, tmp_path) -> AsyncIterator[Here]:
+    async with world(tmp_path, getattr(request, "param", "memory")) as here, filtering(here) as endpoint:
+        await here.declare("guest", DEFINITION)
+        acl = {"external_acl": URL.format(endpoint.port)}
+        acts = ("read", "write", "delete")
+        await here.policy("north", "guest", *acts, rows=NORTH)
+        await here.policy("acl", "guest", *acts, **acl)
+        await here.policy("writes", "guest", "write", rows=NORTH)
+        await here.policy("tokens", "records", *acts, **acl)
+        yield here, endpoint
+
+
+async def ask(here: World, method: str, path: str, body: Any = None, as_: str = "writer", **headers: str) -> Said:
+    sent = {"json": body} if body is not None else {}
+    return await here.client(method, path, as_, headers={**PERSON, **headers}, **sent)
+
+
+async def twice(here: World, path: str, body: Any, as_: str) -> Said:
+    """The request again, under the key that it has by itself."""
+    return await ask(here, "POST", path, body, as_, **{"Idempotency-Key": path.replace("/", ".")})
+
+
+def replayed(said: Said) -> bool:
+    if said.status == 429:
+        assert (said.json["code"], said.headers.get("Idempotent-Replayed")) == ("idempotency_check_failed", None)
+        assert b"Lund" not in said.body
+        return False
+    assert said.status < 300, said.json
+    return said.headers.get("Idempotent-Replayed") == "true"
+
+
+#: Requests whose answers show records, and the record of each that is taken away afterwards.
+SHOWING = {
+    "create": (M, {"id": "n", "region": "north", "city": "Lund"}, "n"),
+    "create v2": ("/api/v2/models/guest", {"id": "n", "region": "north"}, "n"),
+    "batch": (M + "/batch", [{"id": key, "region": "north", "city": "Lund"} for key in ("m", "n")], "m"),
+    "update": (M + "/batch/update", [{"id": "a", "city": "Lund"}], "a"),
+    "clone": (M + "/clone", {"filter": {"id": "a"}, "update_with": {"id": "n"}}, "n"),
+}
+
+
+@pytest.mark.parametrize("scene", ENGINES, indirect=True)
+@pytest.mark.parametrize("name", SHOWING)
+async def test_what_is_outside_of_the_rows_by_now_is_not_shown_again(scene, name):
+    here, _ = scene
+    path, body, key = SHOWING[name]
+    await ask(here, "POST", M, {"id": "a", "region": "north", "city": "Umeå"})
+    assert not replayed(await twice(here, path, body, "under:north"))
+    assert replayed(await twice(here, path, body, "under:north"))
+    for region, shown in (("south", False), ("north", True)):
+        await ask(here, "POST", M + "/batch/update", [{"id": key, "region": region}])
+        assert replayed(await twice(here, path, body, "under:north")) is shown
+    await ask(here, "DELETE", f"{M}/{key}")
+    assert not replayed(await twice(here, path, body, "under:north"))
+
+
+@pytest.mark.parametrize("name", SHOWING)
+async def test_the_filter_endpoint_is_asked_again(scene, name):
+    here, endpoint = scene
+    path, body, key = SHOWING[name]
+    await ask(here, "POST", M, {"id": "a", "city": "Umeå"})
+    assert not replayed(await twice(here, path, body, "under:acl"))
+    endpoint.told()
+    assert replayed(await twice(here, path, body, "under:acl"))
+    asked = endpoint.told()
+    assert [act for act, _ in asked] == ["read"]
+    assert key in asked[0][1]
+    endpoint.allowed["read"] = ["somebody else"]
+    assert not replayed(await twice(here, path, body, "under:acl"))
+    endpoint.says = [answered(b"{}")]
+    said = await twice(here, path, body, "under:acl")
+    assert (said.status, said.json["code"]) == (502, "filter_endpoint_wrong")
+
+
+async def test_what_shows_no_record_is_told_again_without_asking(scene):
+    here, endpoint = scene
+    for key in ("a", "b"):
+        await ask(here, "POST", M, {"id": key})
+    endpoint.told()
+    for path, body in (
+        (M + "/a/migrate/b", None),
+        (M + "/batch/delete", {"filter": {"id": ["b"]}}),
+        ("/v2/storage/records/se/batchDelete", {"filter": {"record_key": ["r"]}}),
+    ):
+        await ask(here, "POST", "/api/records", {"country": "se", "record_key": "r"})
+        as_ = "under:tokens" if "records" in path else "under:acl"
+        headers = {"x-env-id": "default", "Idempotency-Key": "k"}
+        first = await ask(here, "POST", path, body, as_, **headers)
+        asked = endpoint.told()
+        endpoint.allowed = {"read": [], "write": [], "delete": []}
+        again = await ask(here, "POST", path, body, as_, **headers)
+        assert (again.status, again.body, replayed(again)) == (first.status, first.body, True)
+        assert (bool(asked), endpoint.told()) == (True, [])
+        endpoint.allowed = dict.fromkeys(("read", "write", "delete"), "*")
+
+
+async def test_who_may_not_read_was_told_no_more_than_it_sent(scene):
+    here, _ = scene
+    body = {"id": "n", "region": "north", "city": "Lund"}
+    first = await twice(here, M, body, "under:writes")
+    await ask(here, "DELETE", M + "/n")
+    assert (await twice(here, M, body, "under:writes")).body == first.body
+
+
+async def test_files_are_those_of_a_record(scene):
+    here, endpoint = scene
+    await ask(here, "POST", M, {"id": "a"})
+
+    async def upload() -> Said:
+        form = FormData()
+        form.add_field("file", b"a page", filename="a.txt", content_type="text/plain")
+        headers = {**PERSON, "x-filename": "a.txt", "Idempotency-Key": "k"}
+        return await here.client("POST", f"{M}/a/files", "under:acl", data=form, headers=headers)
+
+    assert (await upload()).status == 201
+    for allowed, shown in (("*", True), (["b"], False)):
+        endpoint.allowed["read"] = allowed
+        assert replayed(await upload()) is shown
+
+
+async def test_rehashed_tokens_are_those_of_records(scene):
+    here, endpoint = scene
+    await ask(here, "POST", "/api/records", {"country": "se", "record_key": "r", "profile_key": "p", "key1": "Lund"})
+    rules = {"key1": {"strategy": "alphaNumeric", "strategyOptions": {}}}
+    body = {"dtk": "a" * 96, "keys": ["p"], "rules": rules}
+    assert (await twice(here, "/api/records/rehash", body, "under:tokens")).status == 200
+    for allowed, shown in (("*", True), ([], False)):
+        endpoint.allowed["read"] = allowed
+        assert replayed(await twice(here, "/api/records/rehash", body, "under:tokens")) is shown
+
+
+async def test_what_a_function_answered_is_not_given_again_where_records_are_told_apart(tmp_path):
+    async with world(tmp_path) as here:
+        fields = {"id": {"type": "primary_key"}, "city": {"type": "string"}}
+        age = {"type": "integer", "storage": "indexed"}
+        await here.declare("contact", {"fields": {**fields, "age": age}})
+        await here.policy("all", "contact", "read")
+        await here.policy("some", "contact", "read", rows={"filter": {"age": {"$gt": 30}}})
+        await ask(here, "POST", "/api/models/contact", {"id": "a", "city": "Lund", "age": 40})
+        body = {"arguments": {"city": "Lund"}}
+        for as_, shown in (("writer", True), ("under:all", True), ("under:some", False)):
+            first = await twice(here, "/api/functions/oldest", body, as_)
+            assert first.json == {"result": 40}
+            assert replayed(await twice(here, "/api/functions/oldest", body, as_)) is shown
+
+
+async def test_what_was_answered_at_home_is_not_given_again_outside_of_the_country(tmp_path):
+    wall = Firewall(Mode.MASK, "se", (), None, Trusted((ip_network("127.0.0.1"),)))
+    async with world(tmp_path, firewall=wall) as here:
+        await here.declare("guest", DEFINITION)
+        body = {"id": "n", "city": "Lund"}
+        once = {"Idempotency-Key": "k"}
+        first = await ask(here, "POST", M, body, **once)
+        abroad = {**once, "X-Forwarded-For": "192.0.2.7"}
+        assert not replayed(await ask(here, "POST", M, body, **abroad))
+        assert (await ask(here, "POST", M, body, **once)).body == first.body
+
+
+async def test_whoever_is_under_no_policy_is_answered_as_ever(scene):
+    here, _ = scene
+    body = {"id": "n", "city": "Lund"}
+    first = await twice(here, M, body, "writer")
+    await ask(here, "DELETE", M + "/n")
+    again = await twice(here, M, body, "writer")
+    assert (again.body, replayed(again)) == (first.body, True)
