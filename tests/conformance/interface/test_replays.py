@@ -55,7 +55,8 @@ def replayed(said: Said) -> bool:
         assert b"Lund" not in said.body
         return False
     assert said.status < 300, said.json
-    return said.headers.get("Idempotent-Replayed") == "true"
+    told: str | None = said.headers.get("Idempotent-Replayed")
+    return told == "true"
 
 
 #: Requests whose answers show records, and the record of each that is taken away afterwards.
@@ -139,7 +140,8 @@ async def test_files_are_those_of_a_record(scene):
         form = FormData()
         form.add_field("file", b"a page", filename="a.txt", content_type="text/plain")
         headers = {**PERSON, "x-filename": "a.txt", "Idempotency-Key": "k"}
-        return await here.client("POST", f"{M}/a/files", "under:acl", data=form, headers=headers)
+        said: Said = await here.client("POST", f"{M}/a/files", "under:acl", data=form, headers=headers)
+        return said
 
     assert (await upload()).status == 201
     for allowed, shown in (("*", True), (["b"], False)):
