@@ -1,11 +1,15 @@
 """Access policies of files on a real process: SIGHUP puts changed ones in force for tokens that are out already, and refuses broken ones."""
 
 import signal
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 
+from proxy.auth.clients import Made
 from proxy.composition.stopped import stopped_clients
 from proxy.config import load
 from tests.support.auth import basic
@@ -20,71 +24,88 @@ REFUSED = "policies of files were refused, those before stay in force"
 FAULT = "a fault in a file with policies"  # logged after that, once for each
 
 
-async def test_a_changed_policy_file_counts_at_once_and_a_broken_one_changes_nothing(tmp_path: Path) -> None:
-    files = {"DOMICILE__SCHEMAS": str(tmp_path / "guest.yaml"), "DOMICILE__POLICIES": str(tmp_path / "policies")}
-    instance = Instance(tmp_path, environment=files)
-    instance.rules.mkdir()
+@dataclass
+class Scene:
+    """A running instance, and the tokens of an administrator and of a client under the policy of the file."""
+
+    instance: Instance
+    caller: aiohttp.ClientSession
+    files: Path
+    tokens: dict[str, str] = field(default_factory=dict)
+
+    async def enter(self, made: Made) -> None:
+        form, sent = {"grant_type": "client_credentials"}, {"Authorization": basic(made.client.id, made.secret)}
+        async with self.caller.post("/oauth2/token", data=form, headers=sent) as answer:
+            self.tokens[made.client.name] = (await answer.json())["access_token"]
+
+    async def said(self, name: str, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        headers = {"Authorization": f"Bearer {self.tokens[name]}"}
+        async with self.caller.request(method, path, json=body, headers=headers) as answer:
+            return answer.status, await answer.json()
+
+    async def seen(self) -> Any:
+        """What the one token of the desk shows of the record, or the code of its refusal."""
+        _, told = await self.said("desk", "POST", "/api/models/guest/find", {})
+        return told["data"][0].get("email") if "data" in told else told["code"]
+
+    async def again(self, text: str, event: str, lines: int = 1) -> None:
+        """Write the file, send SIGHUP, and wait for so many lines of the log."""
+        count = len(self.instance.events(event)) + lines
+        (self.files / "desk.yaml").write_text(text)
+        self.instance.send(signal.SIGHUP)
+        await self.instance.logged(event, count)
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+    files = tmp_path / "policies"
+    more = {"DOMICILE__SCHEMAS": str(tmp_path / "guest.yaml"), "DOMICILE__POLICIES": str(files)}
+    instance = Instance(tmp_path, environment=more)
+    for folder in (instance.rules, files):
+        folder.mkdir()
     (instance.rules / "rules.yaml").write_text(rules("http://127.0.0.1:9"))
     (tmp_path / "guest.yaml").write_text(GUEST)
-    (tmp_path / "policies").mkdir()
-    desk, other = tmp_path / "policies/desk.yaml", tmp_path / "policies/other.yaml"
-    desk.write_text(DESK)
+    (files / "desk.yaml").write_text(DESK)
     await instance.start()
     await instance.stop()
     async with stopped_clients(load(None, instance.settings())) as clients:
-        chief = await clients.create("chief", "default", admin=True)
-        reader = await clients.create("desk", "default", admin=False, policies=["desk"])
+        made = [await clients.create("chief", "default", admin=True)]
+        made.append(await clients.create("desk", "default", admin=False, policies=["desk"]))
     await instance.start()
     try:
         async with aiohttp.ClientSession(instance.vault, timeout=aiohttp.ClientTimeout(PATIENCE)) as caller:
-
-            async def token(made: Any) -> dict[str, str]:
-                sent = {"Authorization": basic(made.client.id, made.secret)}
-                form = {"grant_type": "client_credentials"}
-                async with caller.post("/oauth2/token", data=form, headers=sent) as answer:
-                    return {"Authorization": f"Bearer {(await answer.json())['access_token']}"}
-
-            async def said(headers: dict[str, str], method: str, path: str, body: Any) -> tuple[int, Any]:
-                async with caller.request(method, path, json=body, headers=headers) as answer:
-                    return answer.status, await answer.json()
-
-            async def seen() -> Any:
-                """The record as the one token of the desk shows it, or the code of its refusal."""
-                _, told = await said(living, "POST", "/api/models/guest/find", {})
-                return told["data"][0].get("email") if "data" in told else told["code"]
-
-            root, living = await token(chief), await token(reader)
-            assert (await said(root, "POST", "/api/models/guest", {"id": "a", "email": "ann@example.com"}))[0] == 201
-            assert await seen() == "ann@example.com"
-
-            async def again(text: str, event: str, lines: int = 1) -> None:
-                count = len(instance.events(event)) + lines
-                desk.write_text(text)
-                instance.send(signal.SIGHUP)
-                await instance.logged(event, count)
-
-            await again(DESK + "fields: {email: hidden}\n", IN_FORCE)
-            assert await seen() is None
-            for broken, told in (
-                (DESK + "fields: {mail: hidden}\n", "desk.yaml:4"),
-                (DESK.replace("[read]", "[peek]"), "desk.yaml:3"),
-                ("name: desk\nschema: [", "desk.yaml"),
-                (DESK.replace("guest", "nobody"), "desk.yaml:2"),
-            ):
-                await again(broken, FAULT)
-                assert await seen() is None
-                assert told in instance.events(FAULT)[-1]["source"]
-            other.write_text("name: other\nschema: guest\nactions: [write]\n")
-            await again(DESK.replace("[read]", "[peek]"), FAULT)  # all of the files, or none
-            assert (await said(root, "GET", "/api/policies/other", None))[0] == 404
-            await again(DESK + "fields: {email: {valueType: masked, mask: {last: 3}}}\n", IN_FORCE, lines=2)
-            assert await seen() == "***@*******.com"
-            status, told = await said(root, "PUT", "/api/policies/desk", {"schema": "guest", "actions": ["read"]})
-            assert (status, told["code"]) == (409, "conflict")
-            await again(DESK.replace("[read]", "[delete]"), IN_FORCE)
-            assert await seen() == "access_denied"
-            assert (await said(root, "GET", "/api/policies/other", None))[0] == 200
-        assert await instance.stop() == 0
-        assert [len(instance.events(event)) for event in (REFUSED, FAULT)] == [5, 5]
+            here = Scene(instance, caller, files)
+            for client in made:
+                await here.enter(client)
+            yield here
     finally:
         await instance.kill()
+
+
+async def test_a_changed_policy_file_counts_at_once_and_a_broken_one_changes_nothing(scene: Scene) -> None:
+    body = {"id": "a", "email": "ann@example.com"}
+    assert (await scene.said("chief", "POST", "/api/models/guest", body))[0] == 201
+    assert await scene.seen() == "ann@example.com"
+    await scene.again(DESK + "fields: {email: hidden}\n", IN_FORCE)
+    assert await scene.seen() is None
+    for broken, told in (
+        (DESK + "fields: {mail: hidden}\n", "desk.yaml:4"),
+        (DESK.replace("[read]", "[peek]"), "desk.yaml:3"),
+        ("name: desk\nschema: [", "desk.yaml"),
+        (DESK.replace("guest", "nobody"), "desk.yaml:2"),
+    ):
+        await scene.again(broken, FAULT)
+        assert await scene.seen() is None
+        assert told in scene.instance.events(FAULT)[-1]["source"]
+    (scene.files / "other.yaml").write_text("name: other\nschema: guest\nactions: [write]\n")
+    await scene.again(DESK.replace("[read]", "[peek]"), FAULT)  # all of the files, or none
+    assert (await scene.said("chief", "GET", "/api/policies/other"))[0] == 404
+    await scene.again(DESK + "fields: {email: {valueType: masked, mask: {last: 3}}}\n", IN_FORCE, lines=2)
+    assert await scene.seen() == "***@*******.com"
+    assert (await scene.said("chief", "GET", "/api/policies/other"))[0] == 200
+    status, told = await scene.said("chief", "PUT", "/api/policies/desk", {"schema": "guest", "actions": ["read"]})
+    assert (status, told["code"]) == (409, "conflict")
+    await scene.again(DESK.replace("[read]", "[delete]"), IN_FORCE)
+    assert await scene.seen() == "access_denied"
+    assert await scene.instance.stop() == 0
+    assert [len(scene.instance.events(event)) for event in (REFUSED, FAULT)] == [5, 5]
