@@ -75,6 +75,12 @@ class Owner(NamedTuple):
         if self.records.gate is not None and not await self.records.gate.allowed(Act.READ, (self.key,)):
             raise _no_record()
 
+    async def sees(self) -> bool:
+        """Whether the caller may read the record as well, so that an answer may show what it did not send."""
+        if not self.records.rights.allows(Act.READ):
+            return False
+        return self.records.gate is None or bool(await self.records.gate.allowed(Act.READ, (self.key,)))
+
     async def files(self, *rows: Row) -> dict[int, tuple[File, ...]]:
         """The files of these rows."""
         collection = self.records.collection

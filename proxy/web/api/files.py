@@ -31,6 +31,9 @@ _AROUND: Final = 64 * 1024
 
 _GONE: Final = Answer(204)
 
+#: What a change of a file tells of it whoever made it, beside what was sent.
+_TOLD: Final = ("file_id", "updated_at", "download_link")
+
 
 async def upload_attachment(call: Call) -> Answer:
     """A new file for a record."""
@@ -69,10 +72,12 @@ async def replace_attachment(call: Call) -> Answer:
 
 
 async def change_attachment(call: Call) -> Answer:
-    """Another name or type for a file."""
-    label = _label(call.content)
-    made = await attachments.change(_owner(call, "record_key"), call.path["file_id"], label)
-    return _shown(call, made, 200)
+    """Another name or type for a file; who may not read is told of what it sent alone."""
+    label, owner = _label(call.content), _owner(call, "record_key")
+    await owner.writable()
+    sees = await owner.sees()  # before anything is changed, as it may fail
+    made = _object(call, await attachments.change(owner, call.path["file_id"], label))
+    return wire.answer(200, made if sees else {name: made[name] for name in (*_TOLD, *call.content)})
 
 
 async def show_attachment(call: Call) -> Answer:
@@ -146,8 +151,12 @@ def _nothing_more(_made: Sequence[Attachment]) -> Sequence[Change]:
 
 
 def _shown(call: Call, made: Attachment, status: int) -> Answer:
+    return wire.answer(status, _object(call, made))
+
+
+def _object(call: Call, made: Attachment) -> dict[str, Any]:
     base = wire.filled(call.operation.path.partition("/{file_id}")[0], call.path)
-    return wire.answer(status, wire.attachment(base, made))
+    return wire.attachment(base, made)
 
 
 async def _incoming(call: Call) -> Incoming:

@@ -55,6 +55,21 @@ async def keys(here: World) -> list[str]:
 
 
 @pytest.mark.parametrize("scene", ENGINES, indirect=True)
+async def test_who_changes_a_file_that_it_may_not_read_is_told_no_more_than_it_sent(scene):
+    here, endpoint = scene
+    file = f"{M}/a/files/{(await upload(here, 'a')).json['file_id']}"
+    await here.policy("blind", "person", "write")
+    told = {"file_id", "updated_at", "download_link"}
+    blind = await here.client("PATCH", file, "under:blind", json={"mime_type": "text/csv"})
+    endpoint.allowed |= {"write": ["a"], "read": []}
+    forbidden = await ask(here, "PATCH", file, {"mime_type": "text/csv"})
+    for said in (blind, forbidden):
+        assert (said.status, said.json.keys(), said.json["mime_type"]) == (200, told | {"mime_type"}, "text/csv")
+    endpoint.allowed["read"] = ["a"]
+    assert (await ask(here, "PATCH", file, {"mime_type": "text/csv"})).json["filename"] == "a.txt"
+
+
+@pytest.mark.parametrize("scene", ENGINES, indirect=True)
 async def test_a_listing_costs_one_question_and_shows_what_is_allowed(scene):
     here, endpoint = scene
     endpoint.allowed["read"] = ["c", "a", "somebody else"]

@@ -20,6 +20,17 @@ NUMBERS: Final = {
     op.value: {"type": "number", "description": "Integer and Decimal fields, and `version`."} for op in Op
 }
 
+_ATTACHMENT: Final[Json] = {
+    "file_id": string("Identifies the attachment."),
+    "filename": string("The name it was given."),
+    "hash": string("SHA-256 of the content, hexadecimal."),
+    "mime_type": string("Its media type."),
+    "size": integer("Bytes.", minimum=0),
+    "created_at": INSTANT,
+    "updated_at": INSTANT,
+    "download_link": string("Where it is downloaded, from the address of this interface."),
+}
+
 COMPONENTS: Final[dict[str, Any]] = {
     "Problem": {
         "type": "object",
@@ -66,16 +77,13 @@ COMPONENTS: Final[dict[str, Any]] = {
         "required": [
             "file_id", "filename", "hash", "mime_type", "size", "created_at", "updated_at", "download_link",
         ],
-        "properties": {
-            "file_id": string("Identifies the attachment."),
-            "filename": string("The name it was given."),
-            "hash": string("SHA-256 of the content, hexadecimal."),
-            "mime_type": string("Its media type."),
-            "size": integer("Bytes.", minimum=0),
-            "created_at": INSTANT,
-            "updated_at": INSTANT,
-            "download_link": string("Where it is downloaded, from the address of this interface."),
-        },
+        "properties": _ATTACHMENT,
+    },
+    "ChangedAttachment": {
+        "type": "object",
+        "description": "An attachment; for who may not read the record, what was sent of it alone.",
+        "required": ["file_id", "updated_at", "download_link"],
+        "properties": _ATTACHMENT,
     },
     "Changes": {
         "type": "object",

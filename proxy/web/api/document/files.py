@@ -98,7 +98,8 @@ DESCRIBED: Final[dict[str, Description]] = {
     "change_attachment": Description(
         FILES,
         "Rename an attachment or change its type",
-        "The content stays. A name that another file of the record has is 409 `file_exists`.",
+        "The content stays. A name that another file of the record has is 409 `file_exists`. Who may not read the record is told of what it "
+        "sent alone.",
         closed(
             {
                 "filename": string(
@@ -108,7 +109,7 @@ DESCRIBED: Final[dict[str, Description]] = {
             },
             minProperties=1,
         ),
-        ref("Attachment"),
+        ref("ChangedAttachment"),
         (
             Example(
                 "Another name",
