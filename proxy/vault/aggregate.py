@@ -101,7 +101,11 @@ async def aggregate(
     ]
     more = len(groups) > len(page)
     metrics = [metric.field for metric in question.metrics if metric.field is not None]
-    telling.added_up(records, len(shown), (*question.keys, *metrics))
+    named = next((name for name in question.keys if _is_key(records, name)), None)
+    if named is None:
+        telling.added_up(records, len(shown), (*question.keys, *metrics))
+    else:  # each group is one record, and shows it
+        telling.listed(records, [figures.keys[named] for figures in shown], (*question.keys, *metrics))
     return Aggregated(shown, _cursor(records, question, page[-1].keys, client) if more else None, untold)
 
 

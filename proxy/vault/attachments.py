@@ -185,6 +185,8 @@ async def move(owner: Owner, destination: str, file_ids: Sequence[str], then: Th
                 moved = handed_over(records, (source, target), files, held.get(target.rid, ()))
             if await attempt(records, [*moved, *then(())]):
                 noting.written(records.name, (owner.key, destination), (), file_ids)
+                if moved:  # whoever may read the other record reads them there
+                    noting.revealed(records.name, (owner.key,), ())
                 return
     raise overtaken(records)
 

@@ -16,6 +16,7 @@ from proxy.model.policy import Act
 from proxy.model.record import Record
 from proxy.storage.changes import Amend, Change, Inscribe, Reindex, Remove
 from proxy.storage.rows import Past, Row
+from proxy.vault import telling
 from proxy.vault.attached import handed_over
 from proxy.vault.closing import TRIES, Closing, attempt, locked, overtaken, refuse_of_rules
 from proxy.vault.document import Beside, pack, unpack
@@ -49,10 +50,12 @@ async def migrate(records: Records, source: str, destination: str, by: str, clos
             rows = {key: row for key, row in rows.items() if within.holds(row)}
             _refuse_missing(records, {"source": source in rows, "destination": destination in rows})
             pair = _Pair(rows[source], rows[destination])
-            merged, changes = _merged(records, pair, await _past(records, pair.source), by)
+            taken = records.open(pair.source)
+            merged, changes = _merged(records, (pair, taken), await _past(records, pair.source), by)
             changes += await _files(records, pair)
             if await attempt(records, [*changes, Remove(pair.source.rid), *closing((merged,))]):
                 records.collection.observe("migrated")
+                telling.taken(records, taken)
                 noting.written(records.name, (destination,), merged.fields)
                 noting.ended(records.name, (source,))
                 return
@@ -93,9 +96,12 @@ async def _files(records: Records, pair: _Pair) -> list[Amend]:
     return handed_over(records, pair, taken, files.get(pair.destination.rid, ()))
 
 
-def _merged(records: Records, pair: _Pair, past: Sequence[Past], by: str) -> tuple[Record, list[Change]]:
-    """What the destination becomes, and the changes that make it so."""
-    before, other = records.open(pair.destination), records.open(pair.source)
+def _merged(
+    records: Records, sources: tuple[_Pair, Record], past: Sequence[Past], by: str
+) -> tuple[Record, list[Change]]:
+    """What the destination becomes of the rows, and the record that the source is; and the changes that make it so."""
+    pair, other = sources
+    before = records.open(pair.destination)
     fields = {**before.fields, **{name: value for name, value in other.fields.items() if value is not None}}
     if records.primary is not None:
         fields[records.primary.name] = before.key

@@ -225,7 +225,10 @@ async def rehash(records: Records, plan: Rehash, keys: Sequence[str], most: int,
             made, more = _all(plan, [(row, records.open(row)) for row in rows])
             if await attempt(records, [*more, *closing(made)]):
                 records.collection.observe("rehashed", len(made))
-                noting.written(records.name, [one.record.key for one in made], plan.fields)
+                keys = [one.record.key for one in made]
+                noting.written(records.name, keys, plan.fields)
+                if made:
+                    noting.revealed(records.name, keys, (KEY, PROFILE_KEY, *plan.fields))
                 return made
     raise overtaken(records)
 

@@ -17,6 +17,23 @@ def added_up(records: Records, groups: int, fields: Iterable[str]) -> None:
     noting.counted(records.name, groups, fields)
 
 
+def listed(records: Records, keys: Iterable[str | None], fields: Iterable[str]) -> None:
+    """The records of these keys are about to be shown, in these fields."""
+    noting.revealed(records.name, keys, fields)
+
+
+def taken(records: Records, source: Record) -> None:
+    """A record goes into another one, where whoever may read that sees what it had: as good as shown."""
+    noting.revealed(records.name, (source.key,), source.fields)
+
+
+def attached(records: Records, made: Iterable[Record]) -> None:
+    """Of these records, those that have files are about to be shown with them."""
+    keys = [record.key for record in made if record.attachments]
+    if keys:
+        noting.revealed(records.name, keys, ())
+
+
 def written(records: Records, made: Sequence[Record], drafts: Sequence[Draft]) -> None:
     """These records were committed, with what the drafts name."""
     noting.written(records.name, (record.key for record in made), (name for draft in drafts for name in draft.fields))

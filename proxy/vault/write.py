@@ -74,6 +74,7 @@ async def create(
             if await attempt(records, [*expired, *changes, *closing(made)]):
                 records.collection.observe("created", len(made))
                 telling.written(records, made, drafts)
+                telling.attached(records, made)
                 return made
     raise overtaken(records)
 

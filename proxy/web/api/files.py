@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from proxy.audit import noting
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.filename import fault_of_filename, fault_of_mime_type
 from proxy.model.policy import Act
@@ -77,6 +78,8 @@ async def change_attachment(call: Call) -> Answer:
     await owner.writable()
     sees = await owner.sees()  # before anything is changed, as it may fail
     made = _object(call, await attachments.change(owner, call.path["file_id"], label))
+    if sees:
+        noting.revealed(owner.records.name, (owner.key,), ())
     return wire.answer(200, made if sees else {name: made[name] for name in (*_TOLD, *call.content)})
 
 

@@ -64,10 +64,49 @@ async def test_whatever_shows_a_bait_raises_an_alarm_and_answers_as_ever(here: W
         assert alarms(here) == [operation]
 
 
+async def test_what_leads_to_its_values_by_a_detour_raises_an_alarm(here: World):
+    form = FormData()
+    form.add_field("file", b"content", filename="a.txt", content_type="text/plain")
+    file = (await here.client("POST", f"{ONE}/files", data=form, headers={"x-filename": "a.txt"})).json["file_id"]
+    await here.client("PUT", f"{ONE}/bait", "chief")
+    groups = {"metrics": {"age": {"func": "max", "key": "age"}}, "group_by": {"keys": ["city", "id"]}}
+    for operation, method, path, body in (
+        ("aggregate_records", "POST", "/api/models/contact/aggregate", groups),
+        ("change_attachment", "PATCH", f"{ONE}/files/{file}", {"mime_type": "text/csv"}),
+        ("move_attachments", "POST", f"{ONE}/files/move/c-2", {"attachment_ids": [file]}),
+        ("migrate_record", "POST", f"{ONE}/migrate/c-2", None),
+    ):
+        answer = await here.client(method, path, json=body)
+        assert answer.status < 300, (operation, answer.body)
+        assert alarms(here) == [operation]
+
+
+async def test_among_records_of_the_other_family_too(here: World):
+    record = {"country": "se", "record_key": "c-1", "profile_key": "p", "key1": "secret"}
+    assert (await here.client("POST", "/api/records", json=record)).status == 201
+    form = FormData()
+    form.add_field("file", b"content", filename="a.txt", content_type="text/plain")
+    await here.client("POST", "/api/records/se/c-1/files", data=form, headers={"x-filename": "a.txt"})
+    await here.client("PUT", "/api/models/records/c-1/bait", "chief")
+    rehash = {"dtk": "a1B2" * 24, "keys": ["p"], "rules": {"key1": {"strategy": "plain"}}}
+    for operation, path, body in (
+        ("rehash_records", "/api/records/rehash", rehash),
+        ("records_create", "/api/records", record),  # its answer shows the file
+    ):
+        answer = await here.client("POST", path, json=body)
+        assert answer.status < 300, (operation, answer.body)
+        assert alarms(here) == [operation]
+    nobody = {**rehash, "keys": ["nobody"]}
+    assert (await here.client("POST", "/api/records/rehash", json=nobody)).status == 200
+    assert alarms(here) == []
+
+
 async def test_other_records_raise_none(here: World):
     await here.client("PUT", f"{ONE}/bait", "chief")
     here.audit.lines.clear()
     await here.client("POST", "/api/models/contact/find", json={"filter": {"id": "c-2"}})
-    await here.client("POST", "/api/models/contact/aggregate", json={"metrics": {"n": {"func": "count"}}})
+    for groups in ({}, {"group_by": {"keys": ["city"]}}):
+        counted = {"metrics": {"n": {"func": "count"}}, **groups}
+        assert (await here.client("POST", "/api/models/contact/aggregate", json=counted)).status == 200
     await here.client("DELETE", ONE)
     assert alarms(here) == []
