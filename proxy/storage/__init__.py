@@ -12,7 +12,7 @@ with ``VaultError`` and ``Conflict`` alone.
 - ``memory`` (with ``memory_table``, ``memory_query``) is the reference: every verb as plainly as it can be said. Tests use it
   and compare the others with it.
 - ``sqlite`` is the embedded engine. A commit is accepted by ``sqlite_writer`` (group commit: flushed by one thread), grouped
-  by ``sqlite_segment`` and made durable by ``sqlite_apply``; the SQL of rows stands in ``sqlite_sql``, that of what is beside
+  by ``sqlite_segment`` and made durable by ``sqlite_apply``; the SQL of rows stands in ``sqlite_sql`` (many new ones at once: ``sqlite_inserts``), that of what is beside
   them in ``sqlite_beside``. Long questions are planned by ``sqlite_plan``, made of ``sqlite_where`` by ``sqlite_query`` and
   ``sqlite_groups``, and answered on the threads of ``sqlite_readers``. Tables come online through ``sqlite_ddl``, ``sqlite_file`` owns and checks the file,
   ``sqlite_errors`` translates the driver's errors.

@@ -5,6 +5,7 @@ whole number of ten-thousandths each fits 64 bits, sorts and adds up exactly in 
 entry of 8 bytes. A caller writes ``"12.50"`` or ``12``; it reads the shortest spelling, ``"12.5"`` or ``"12"``.
 """
 
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 
 from proxy.errors import Code, VaultError
@@ -52,7 +53,7 @@ class Cells:
 
     def __init__(self, columns: tuple[Column, ...]) -> None:
         self._width = len(columns)
-        self._decimals = frozenset(index for index, column in enumerate(columns) if column.type is ColumnType.DECIMAL)
+        self._decimals = [index for index, column in enumerate(columns) if column.type is ColumnType.DECIMAL]
 
     def stored(self, cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
         """As they are kept; ``VaultError(INTERNAL)`` when they are more than the columns.
@@ -64,15 +65,21 @@ class Cells:
                 text = f"A row has {len(cells)} cells where its layout has {self._width} columns."
                 raise VaultError(Code.INTERNAL, text)
             cells = (*cells, *[None] * (self._width - len(cells)))
-        if not self._decimals:
-            return cells
-        return tuple(scaled(cell) if index in self._decimals else cell for index, cell in enumerate(cells))
+        return self._changed(cells, scaled)
 
     def read(self, cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
         """As the caller gets them."""
-        if not self._decimals:
+        return self._changed(cells, spelled)
+
+    def _changed(self, cells: tuple[Cell, ...], change: Callable[[Cell], Cell]) -> tuple[Cell, ...]:
+        """With each decimal changed; most rows have values in few columns, and many in no decimal."""
+        found = [index for index in self._decimals if cells[index] is not None]
+        if not found:
             return cells
-        return tuple(spelled(cell) if index in self._decimals else cell for index, cell in enumerate(cells))
+        changed = list(cells)
+        for index in found:
+            changed[index] = change(cells[index])
+        return tuple(changed)
 
 
 def _unfit() -> VaultError:

@@ -9,8 +9,6 @@ empty answers in a fraction of a microsecond, and a count that is not kept canno
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from itertools import chain
-from sqlite3 import Connection
 from typing import Any
 
 from proxy.storage.asked import Asked
@@ -18,6 +16,7 @@ from proxy.storage.cells import Cells
 from proxy.storage.rows import Cell, Column, Layout, Row, Staged, StagedKind, State
 from proxy.storage.sqlite_beside import Beside, Used
 from proxy.storage.sqlite_beside import create as create_beside
+from proxy.storage.sqlite_inserts import Inserts, Rows
 
 #: A token hash answers at most this many records (``Store.by_tokens``).
 TOKEN_RIDS = 32
@@ -56,45 +55,6 @@ class Listed:
             yield self._texts[place], [*part, *[part[-1]] * (_LENGTHS[place] - len(part))]
 
 
-#: Rows from which on they are inserted many a statement; fewer go row by row, which costs no more.
-_FEW = 16
-#: Rows that one statement then inserts: any number is a few of these. Each statement makes the thread wait for the interpreter's
-#: lock several times, so what batches of 100 come to, which is as many as a caller may send, takes one.
-_RUNS = (512, 400, 300, 256, 200, 128, 100, 64, 32, 16, 8, 4, 2, 1)
-#: Values in such a statement at most. SQLite takes 32,766 (https://www.sqlite.org/limits.html, section 9); texts and compiled
-#: statements stay small.
-_VALUES = 8192
-
-
-class Rows:
-    """An ``INSERT``, many rows a statement: what the driver does for each statement is done once for all of them."""
-
-    __slots__ = ("_head", "_marks", "_runs", "_texts", "single")
-
-    def __init__(self, head: str, width: int) -> None:
-        self._head = f"{head} VALUES "
-        self._marks = f"({', '.join('?' * width)})"
-        self.single = self._text(1)
-        self._runs = [length for length in _RUNS if length * width <= _VALUES]
-        self._texts: dict[int, str] = {}  # of those lengths that came up: most tables never see a large batch
-
-    def write(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Insert all of them, in their order."""
-        start, count = 0, len(rows)
-        if count < _FEW:
-            connection.executemany(self.single, rows)
-            return
-        for length in self._runs:
-            while count - start >= length:
-                end = start + length
-                text = self._texts.get(length) or self._texts.setdefault(length, self._text(length))
-                connection.execute(text, [*chain.from_iterable(rows[start:end])])
-                start = end
-
-    def _text(self, length: int) -> str:
-        return self._head + ", ".join([self._marks] * length)
-
-
 class Statements:
     """The statements on one layout. ``dropped`` are columns that the table has and the layout does not name."""
 
@@ -112,7 +72,7 @@ class Statements:
     def _writing(self, layout: Layout, dropped: Sequence[str]) -> None:
         rows = f"r_{layout.table}"
         extra = [f"x_{column.name}" for column in layout.columns]
-        self.inserts = Rows(f"INSERT INTO {rows} ({', '.join((_FIXED, *extra))})", _WIDTH + len(extra))
+        self.inserts = Inserts(rows, [*_FIXED.split(", "), *extra])
         self.insert = self.inserts.single
         self.release = (
             f"UPDATE {rows} SET key = NULL, key_sealed = NULL, state = 1, updated_at = ? WHERE key = ? AND rid <> ?"

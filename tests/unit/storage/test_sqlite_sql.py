@@ -3,7 +3,7 @@ import sqlite3
 import pytest
 
 from proxy.storage.rows import Row, Staged, StagedKind, State
-from proxy.storage.sqlite_sql import Listed, Rows, Statements, read_staged
+from proxy.storage.sqlite_sql import Listed, Statements, read_staged
 from tests.support.groups import connect
 from tests.support.rows import LAYOUT, h, live, row
 
@@ -30,31 +30,6 @@ def test_padding_wastes_less_than_half() -> None:
     for length in range(1, 513):
         ((_, values),) = Listed("x").runs(range(length))
         assert length <= len(values) < max(length * 1.5, 2)
-
-
-@pytest.mark.parametrize("count", [1, 15, 16, 17, 100, 255, 256, 511, 513, 1100])
-@pytest.mark.parametrize("width", [2, 15, 200, 900])
-def test_rows_of_any_number_and_width_are_inserted_in_their_order(count: int, width: int) -> None:
-    connection = sqlite3.connect(":memory:")
-    connection.execute(f"CREATE TABLE t ({', '.join(f'c{place}' for place in range(width))})")
-    rows = [tuple(range(number, number + width)) for number in range(count)]
-    Rows("INSERT INTO t", width).write(connection, rows)
-    assert connection.execute("SELECT * FROM t ORDER BY rowid").fetchall() == rows
-    connection.close()
-
-
-@pytest.mark.parametrize(
-    ("count", "statements"), [(15, 15), (16, 1), (31, 5), (100, 1), (300, 1), (500, 2), (512, 1), (1500, 6)]
-)
-def test_many_rows_take_few_statements(count: int, statements: int) -> None:
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    connection.execute("CREATE TABLE t (a, b)")
-    seen: list[str] = []
-    connection.set_trace_callback(seen.append)
-    Rows("INSERT INTO t", 2).write(connection, [(number, number) for number in range(count)])
-    connection.set_trace_callback(None)
-    assert len(seen) == statements
-    connection.close()
 
 
 @pytest.mark.parametrize(
