@@ -28,6 +28,7 @@ class Entry(NamedTuple):
     line: int
     record: dict[str, Any] | None
     fault: str = ""
+    unread: Any = None  #: what stands there instead of a record: the text of the line, or texts by field
 
 
 Reader = Callable[[TextIO, Types], Iterator[Entry]]
@@ -44,12 +45,12 @@ def read_lines(file: TextIO, _types: Types) -> Iterator[Entry]:
         try:
             record = _decode(line)
         except (msgspec.MsgspecError, RecursionError, InvalidOperation):
-            yield Entry(number, None, "this line is not JSON")
+            yield Entry(number, None, "this line is not JSON", line.rstrip("\r\n"))
             continue
         if isinstance(record, dict):
             yield Entry(number, record)
         else:
-            yield Entry(number, None, "this line is not a JSON object")
+            yield Entry(number, None, "this line is not a JSON object", line.rstrip("\r\n"))
 
 
 def write_lines(records: Iterable[Mapping[str, Any]], _types: Types) -> Iterator[str]:
@@ -61,26 +62,46 @@ def write_lines(records: Iterable[Mapping[str, Any]], _types: Types) -> Iterator
 def read_table(file: TextIO, types: Types) -> Iterator[Entry]:
     """The records of CSV with a head line. Raises ``ValueError`` for a head that names no fields, or one twice."""
     csv.field_size_limit(LONGEST)
-    reader = csv.reader(file, strict=True)
+    source = _Source(file)
+    reader = csv.reader(source, strict=True)
     head = [name.strip().removeprefix("\ufeff") for name in next(reader, [])]
     if not head or "" in head or len(set(head)) != len(head):
         raise ValueError("the first line of a CSV file names the fields, each once")
     while True:
         line = reader.line_num + 1
+        source.taken.clear()
         try:
             cells = next(reader, None)
         except csv.Error:
-            yield Entry(line, None, "this line is not CSV: a quotation mark is out of place, or a cell is too long")
+            fault = "this line is not CSV: a quotation mark is out of place, or a cell is too long"
+            yield Entry(line, None, fault, source.text())
             continue
         if cells is None:
             return
-        if cells:
+        if cells and len(cells) != len(head):
+            fault = f"this line has {len(cells)} cells where the first one has {len(head)}"
+            yield Entry(line, None, fault, source.text())
+        elif cells:
             yield _entry(line, head, cells, types)
 
 
+class _Source:
+    """The lines of a file, and those that were taken for the record of now: what cannot be read is told as it stands."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self.taken: list[str] = []
+
+    def __iter__(self) -> Iterator[str]:
+        for line in self._file:
+            self.taken.append(line)
+            yield line
+
+    def text(self) -> str:
+        return "".join(self.taken).rstrip("\r\n")
+
+
 def _entry(line: int, head: Sequence[str], cells: Sequence[str], types: Types) -> Entry:
-    if len(cells) != len(head):
-        return Entry(line, None, f"this line has {len(cells)} cells where the first one has {len(head)}")
     record: dict[str, Any] = {}
     for name, cell in zip(head, cells, strict=True):
         if not cell:
@@ -88,7 +109,8 @@ def _entry(line: int, head: Sequence[str], cells: Sequence[str], types: Types) -
         try:
             record[name] = _VALUES.get(types.get(name, "string"), str)(cell)
         except (ValueError, InvalidOperation, msgspec.MsgspecError):
-            return Entry(line, None, f"the cell of {name} is no {types[name]}")
+            texts = {name: cell for name, cell in zip(head, cells, strict=True) if cell}
+            return Entry(line, None, f"the cell of {name} is no {types[name]}", texts)
     return Entry(line, record)
 
 

@@ -194,12 +194,23 @@ def _existing(job: _Job, entries: list[Entry]) -> None:
 def _reject(job: _Job, faults: list[tuple[Entry, Detail]]) -> None:
     job.faults += [fault for _, fault in faults][: max(0, _TOLD - len(job.faults))]
     job.rejected += len({entry.line for entry, _ in faults})
-    records = [
-        entry.record for entry in {entry.line: entry for entry, _ in faults}.values() if entry.record is not None
-    ]
-    if job.rejects is not None and records:
-        with job.rejects.open("ab") as file:
-            file.writelines(_encode(record) + b"\n" for record in records)
+    if job.rejects is not None and faults:
+        entries = {entry.line: entry for entry, _ in faults}.values()
+        try:
+            with open(job.rejects, "ab", opener=_private) as file:
+                file.writelines(_encode(_left(entry)) + b"\n" for entry in entries)
+        except OSError as error:
+            raise VaultError(Code.NOT_WRITABLE, f"{job.rejects} cannot be written ({error.strerror}).") from None
+
+
+def _private(path: str, flags: int) -> int:
+    """The file is for its owner alone where it is made: it holds what people are."""
+    return os.open(path, flags, 0o600)
+
+
+def _left(entry: Entry) -> Any:
+    """What the file of rejects keeps of an entry: its record, or what stands there where no record could be read."""
+    return entry.unread if entry.record is None else entry.record
 
 
 def _sent(job: _Job, entries: list[Entry], action: str = "batch") -> remote.Told:

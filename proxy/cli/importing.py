@@ -26,8 +26,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rejects",
         type=Path,
-        metavar="REJECTS",
-        help="add records that cannot be taken to this file, as JSON Lines, and go on",
+        metavar="FILE",
+        help="add what cannot be taken to this file, as JSON Lines, and go on; a line that cannot be read stands there as text",
     )
     parser.add_argument("file", type=Path, metavar="FILE", help="JSON Lines or CSV, or what domicile export made")
 

@@ -42,11 +42,11 @@ def _translated(instance: remote.Remote, line: int, record: dict[str, Any], coun
     for name, value in record.items():
         if name == COUNTRY:
             if not _ours(instance, value, countries):
-                return Entry(line, None, "this record is kept in another country than this instance's")
+                return Entry(line, None, "this record is kept in another country than this instance's", record)
         elif name not in _OF_THE_SERVICE:
             known = _NAMES.get(name, name)
             if found.get(known, value) != value:
-                return Entry(line, None, f"{name} says something else than another name of it")
+                return Entry(line, None, f"{name} says something else than another name of it", record)
             found[known] = value
     return Entry(line, found)
 

@@ -39,27 +39,31 @@ def test_a_line_that_is_no_record_is_told_and_the_next_one_read():
     found = read("jsonl", '{"id": "1"}\n\n[1]\n{"id"\n{"id": "2", "sum": 0.10}\n[1e9999999999999999999]\n')
     assert found == [
         Entry(1, {"id": "1"}),
-        Entry(3, None, "this line is not a JSON object"),
-        Entry(4, None, "this line is not JSON"),
+        Entry(3, None, "this line is not a JSON object", "[1]"),
+        Entry(4, None, "this line is not JSON", '{"id"'),
         Entry(5, {"id": "2", "sum": Decimal("0.10")}),
-        Entry(6, None, "this line is not JSON"),
+        Entry(6, None, "this line is not JSON", "[1e9999999999999999999]"),
     ]
 
 
 @pytest.mark.parametrize(
-    ("line", "fault"),
+    ("line", "fault", "unread"),
     [
-        ("a,x,,,,", "the cell of age is no integer"),
-        ("a,,x,,,", "the cell of sum is no decimal"),
-        ("a,,,yes,,", "the cell of paid is no boolean"),
-        ("a,,,,{,", "the cell of extra is no json"),
-        ("a,1", "this line has 2 cells where the first one has 6"),
-        ('a,"b"c,,,,', "this line is not CSV: a quotation mark is out of place, or a cell is too long"),
+        ("a,x,,,,", "the cell of age is no integer", {"id": "a", "age": "x"}),
+        ("a,,x,,,", "the cell of sum is no decimal", {"id": "a", "sum": "x"}),
+        ("a,,,yes,,", "the cell of paid is no boolean", {"id": "a", "paid": "yes"}),
+        ("a,,,,{,", "the cell of extra is no json", {"id": "a", "extra": "{"}),
+        ("a,1", "this line has 2 cells where the first one has 6", "a,1"),
+        (
+            'a,"b"c,,,,',
+            "this line is not CSV: a quotation mark is out of place, or a cell is too long",
+            'a,"b"c,,,,',
+        ),
     ],
 )
-def test_a_cell_that_is_no_value_is_told_without_it(line, fault):
+def test_a_cell_that_is_no_value_is_told_without_it_and_kept_beside(line, fault, unread):
     found = read("csv", ",".join(TYPES) + "\r\n" + line + "\r\nb,2,,,,\r\n")
-    assert found == [Entry(2, None, fault), Entry(3, {"id": "b", "age": 2})]
+    assert found == [Entry(2, None, fault, unread), Entry(3, {"id": "b", "age": 2})]
 
 
 @pytest.mark.parametrize("head", ["", "a,,b\n", "a,a\n"])

@@ -102,7 +102,26 @@ def test_what_cannot_be_taken_goes_to_a_file_and_the_rest_is_stored(vault, tmp_p
     said = told(capsys)
     assert (said["created"], said["rejected"], said["complete"]) == (2, 2, True)
     assert list(vault.records) == ["a", "c"]
-    assert json.loads((tmp_path / "left.jsonl").read_text()) == {"id": "b", "age": -1}
+    left = tmp_path / "left.jsonl"
+    assert [json.loads(line) for line in left.read_text().splitlines()] == ["no json", {"id": "b", "age": -1}]
+    assert left.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_for_what_cannot_be_taken_that_cannot_be_written_is_named(vault, tmp_path, capsys):
+    file = tmp_path / "a.jsonl"
+    file.write_text("no json\n")
+    assert run(vault, file, "--rejects", str(tmp_path / "none/left.jsonl")) == 1
+    assert "none/left.jsonl cannot be written" in told(capsys)["message"]
+
+
+def test_no_line_of_a_table_that_cannot_be_read_is_lost(vault, tmp_path, capsys):
+    file = tmp_path / "a.csv"
+    file.write_text('id,age\r\na,1\r\nb,old\r\nc,2,3\r\nd,"2"2\r\ne,3\r\n')
+    assert run(vault, file, "--rejects", str(tmp_path / "left.jsonl")) == 1
+    assert told(capsys)["rejected"] == 3
+    assert list(vault.records) == ["a", "e"]
+    left = [json.loads(line) for line in (tmp_path / "left.jsonl").read_text().splitlines()]
+    assert left == [{"id": "b", "age": "old"}, "c,2,3", 'd,"2"2']
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,7 @@ def test_two_names_that_disagree_are_a_fault_of_the_line() -> None:
     (entry,) = read({"key": "a", "record_key": "b"})
     assert (entry.record, entry.line) == (None, 1)
     assert "another name" in entry.fault
+    assert entry.unread == {"key": "a", "record_key": "b"}
 
 
 def test_a_line_that_is_at_fault_already_stays_so() -> None:
