@@ -57,7 +57,7 @@ lock: $(DEV_STAMP)  ## write requirements/*.txt anew from pyproject.toml (UPGRAD
 	@$(BIN)/$(COMPILE) --group scan -o requirements/scan.txt
 
 clean:  ## remove the environments and every cache; data folders stay
-	@rm -rf $(VENV) $(PEERS) $(SCAN) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache
+	@rm -rf $(VENV) $(PEERS) $(SCAN) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .schemathesis .import_linter_cache .grimp_cache
 	@find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is newer than the lock it was made from, so that a second call does nothing.
