@@ -1,17 +1,22 @@
-"""The guide for operators says what the program does: its tables are those of the code."""
+"""The guide for operators says what the program does: its tables are those of the code; and what pages name and link is there."""
 
 import re
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from pathlib import Path
 
 import pytest
 
 from proxy.audit.members import MEMBERS
 from proxy.cli import COMMANDS
+from proxy.cli.command import Command
 from proxy.config.environment import variable
 from proxy.config.table import SETTINGS
 from proxy.telemetry.metrics import METRICS
 from tests.support.tree import ROOT, python_files
 
 GUIDE = (ROOT / "docs/operations.md").read_text("utf-8")
+PAGES = ["README.md", "CHANGELOG.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 ROWS = [line for line in GUIDE.splitlines() if line.startswith("| `")]
 
 
@@ -51,21 +56,7 @@ def test_the_health_command_of_the_guide_is_there():
     assert "health" in COMMANDS
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "README.md",
-        "CHANGELOG.md",
-        "docs/access.md",
-        "docs/audit.md",
-        "docs/threat-model.md",
-        "docs/interface.md",
-        "docs/operations.md",
-        "docs/policies.md",
-        "docs/promises.md",
-        "docs/rules.md",
-    ],
-)
+@pytest.mark.parametrize("name", PAGES)
 def test_every_file_and_test_that_a_page_names_is_there(name):
     page = (ROOT / name).read_text("utf-8")
     files = set(re.findall(r"`((?:bench|docs|k8s|proxy|rules|tests)/[\w./-]*)`", page))
@@ -73,6 +64,58 @@ def test_every_file_and_test_that_a_page_names_is_there(name):
     code = "".join(path.read_text("utf-8") for path in python_files("tests"))
     tests = set(re.findall(r"`(test_\w+)`", page))
     assert [test for test in tests if f"def {test}(" not in code] == []
+
+
+def prose(name: str) -> list[str]:
+    """The lines of a page without its examples."""
+    return re.sub(
+        r"^ *```.*?^ *```$", "", (ROOT / name).read_text("utf-8"), flags=re.MULTILINE | re.DOTALL
+    ).splitlines()
+
+
+def anchors(path: Path) -> set[str]:
+    """What headings of a page can be linked by."""
+    headings = [line.lstrip("# ") for line in path.read_text("utf-8").splitlines() if line.startswith("#")]
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_link_of_a_page_leads_somewhere(name):
+    links = re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", "\n".join(prose(name)))
+    for target, anchor in links:
+        path = ((ROOT / name).parent / target).resolve() if target else ROOT / name
+        assert path.exists(), target
+        assert not anchor or anchor in anchors(path), anchor
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_table_of_a_page_is_whole(name):
+    """Rows that no head leads to, or that have another number of cells, are shown as a heap of strokes."""
+    tables = [list(lines) for inside, lines in groupby(prose(name), lambda line: line.startswith("|")) if inside]
+    heads = [table[0] for table in tables if not re.fullmatch(r"[|: -]+", [*table, ""][1])]
+    assert heads == []
+    assert [table[0] for table in tables if len({len(re.findall(r"(?<!\\)\|", line)) for line in table}) > 1] == []
+
+
+def test_every_page_is_linked_from_the_first_one():
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert [page for page in PAGES if f"]({page})" not in readme] == ["README.md"]
+
+
+def named(commands: Mapping[str, Command], *path: str) -> Iterator[str]:
+    for name, command in commands.items():
+        yield " ".join((*path, name))
+        yield from named(command.children, *path, name)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_command_that_a_page_names_is_there(name):
+    there = set(named(COMMANDS))
+    groups = {words.split()[0] for words in there if " " in words}
+    page = re.sub(r"[|]", " ", (ROOT / name).read_text("utf-8"))
+    for first, second in re.findall(r"(?:^|`|bin/|run )domicile ([a-z]+) ?([a-z-]*)", page, re.MULTILINE):
+        assert first in there
+        assert first not in groups or not second or f"{first} {second}" in there
 
 
 def test_every_line_of_the_threat_model_names_the_test_that_shows_it():
