@@ -91,7 +91,9 @@ def _compare(found: Findings, at: tuple[str, int], before: Link, seen: Read) -> 
     if seen.prev == before.hash and seen.n == before.n + 1:
         return
     if seen.n > before.n + 1:
-        text = f"Lines {before.n + 1} to {seen.n - 1} are missing before it."
+        first, last = before.n + 1, seen.n - 1
+        missing = f"Line {first} is" if first == last else f"Lines {first} to {last} are"
+        text = f"{missing} missing before it."
     elif seen.n <= before.n:
         text = f"Is line {seen.n} of the log, but stands behind line {before.n}: moved, or there twice."
     else:

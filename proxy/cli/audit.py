@@ -67,12 +67,14 @@ def told(findings: "Findings") -> dict[str, Any]:
 
 def as_text(findings: "Findings") -> str:
     """The same for people."""
-    lines = [f"Looked at {findings.lines} lines in {findings.files} files; the last one is line {findings.last.n}."]
-    lines += [f"  {fault.file}:{fault.line}: {fault.text}" for fault in findings.faults]
+    looked = f"{output.counted(findings.lines, 'line')} in {output.counted(findings.files, 'file')}"
+    lines = [f"Looked at {looked}; the last one is line {findings.last.n}."]
+    lines += [f"  {fault.file}{f':{fault.line}' if fault.line else ''}: {fault.text}" for fault in findings.faults]
     if findings.more:
         lines.append(f"  and {findings.more} faults more.")
     count = len(findings.faults) + findings.more
-    lines.append(f"There are {count} faults." if count else "Every line is there, unchanged and in its place.")
+    whole = "Every line is there, unchanged and in its place."
+    lines.append(f"{output.counted(count, 'fault')} in all." if count else whole)
     return "\n".join(lines)
 
 

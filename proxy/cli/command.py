@@ -57,7 +57,9 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
 def execute(commands: Mapping[str, Command], argv: Sequence[str] | None) -> int:
     """Parse and run. Never raises for what an operator can cause."""
     try:
-        arguments = parser(commands).parse_args(argv)
+        arguments, unknown = parser(commands).parse_known_args(argv)
+        if unknown:  # told by the command that they were meant for, whose usage names what there is
+            arguments.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     except SystemExit as stop:  # argparse has printed its help or the usage already
         return stop.code if isinstance(stop.code, int) else USAGE
     run: Callable[[Arguments], int] | None = arguments.run

@@ -123,7 +123,7 @@ async def demo(settings: Settings, ports: Ports) -> int:
     links = Links(
         proxy=f"http://{_HOST}:{ports.proxy}",
         application=f"http://{_HOST}:{ports.application}",
-        admin=f"http://{_HOST}:{ports.admin}",
+        vault=f"http://{_HOST}:{ports.vault}",
         rules=str(_RULES),
     )
     stop = stop_signal()

@@ -13,6 +13,11 @@ def show(data: Any, text: str, *, as_json: bool) -> None:
     print(json.dumps(data, ensure_ascii=False) if as_json else text)
 
 
+def counted(count: int, what: str) -> str:
+    """``1 line``, ``2 lines``: a number and the regular noun that it counts."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
 def complain(error: VaultError, *, as_json: bool) -> None:
     """Print a fault: its message and one line per detail, or ``{code, message, details}`` on standard output."""
     if as_json:

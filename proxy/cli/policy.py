@@ -1,6 +1,7 @@
 """``domicile policy``: put the access policies of files in force, list them, show one."""
 
 import argparse
+import json
 import os
 from typing import TYPE_CHECKING, Any, Final
 
@@ -42,7 +43,9 @@ def show(arguments: Arguments) -> int:
     item = asyncio.run(_one(arguments))
     lines = [f"{item['name']}: {', '.join(item['actions'])} {item['schema']}{_faults(item)}"]
     lines += [f"  {name}  {_sight(sight)}" for name, sight in item["fields"].items()]
-    lines += [f"  {name}: {item[name]}" for name in ("rows", "external_acl", "firewall", "cors") if name in item]
+    lines += [
+        f"  {name}: {_member(item[name])}" for name in ("rows", "external_acl", "firewall", "cors") if name in item
+    ]
     lines += [f"  does not fit: {fault['source']}: {fault['detail']}" for fault in item.get("faults", ())]
     output.show(item, "\n".join(lines), as_json=arguments.json)
     return OK
@@ -76,6 +79,10 @@ def _sight(sight: Any) -> str:
         return sight
     more = sight.get("format") or ", ".join(f"{name} {value}" for name, value in sight.get("mask", {}).items())
     return f"{sight['valueType']}: {more}"
+
+
+def _member(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _faults(item: dict[str, Any]) -> str:

@@ -48,7 +48,7 @@ def run(arguments: Arguments) -> int:
             told = _asked(instance, "GET")
         told = _followed(instance, told)
         count = None if arguments.tokens is None else _fetched(instance, arguments.tokens)
-    output.show({**told, "tokens": count}, _text(told, arguments.tokens, count), as_json=arguments.json)
+    output.show({**told, "tokens": count}, _text(told, arguments, count), as_json=arguments.json)
     return FAULT if told.get("failed") or told.get("unreadable") else OK
 
 
@@ -121,7 +121,7 @@ def _fetched(instance: remote.Remote, target: Path) -> int:
     return count
 
 
-def _text(told: dict[str, Any], target: Path | None, count: int | None) -> str:
+def _text(told: dict[str, Any], arguments: Arguments, count: int | None) -> str:
     if told["state"] == "none":
         lines = ["There was no rehash of all records yet: begin one with --rules."]
     else:
@@ -129,6 +129,8 @@ def _text(told: dict[str, Any], target: Path | None, count: int | None) -> str:
             f"{told['done']} of {told['total']} records, {told['failed']} with a value that its strategy does not take"
         )
         lines = [f"The rehash is {told['state']}: {counts}, {told['unreadable']} that do not open."]
-    if target is not None:
-        lines.append(f"The tokens of {count} records are in {target}.")
+    if arguments.forget and told["state"] == "done":
+        lines.append("Old tokens, in whose place there are newer ones, are found no longer.")
+    if arguments.tokens is not None:
+        lines.append(f"The tokens of {count} records are in {arguments.tokens}.")
     return "\n".join(lines)

@@ -24,6 +24,8 @@ from proxy.errors import Code, Detail, VaultError
 CLIENT_ID: Final = "DOMICILE_CLIENT_ID"
 CLIENT_SECRET: Final = "DOMICILE_CLIENT_SECRET"
 
+_CHECK: Final = f"check {CLIENT_ID} and {CLIENT_SECRET}"
+
 #: Seconds that an answer may take; a batch on a busy instance needs some.
 _PATIENCE: Final = 120.0
 
@@ -85,9 +87,9 @@ class Remote:
         told = self._patiently("POST", "/oauth2/token", urllib.parse.urlencode(form).encode(), fields)
         if told.status != 200:
             reason = told.content.get("error", "") if isinstance(told.content, dict) else ""
+            what = "name the environment of this client with --environment" if reason == "invalid_scope" else _CHECK
             raise VaultError(
-                Code.UNAUTHORIZED,
-                f"{self.url} gives this client no access token ({told.status} {reason}): check {CLIENT_ID} and {CLIENT_SECRET}.",
+                Code.UNAUTHORIZED, f"{self.url} gives this client no access token ({told.status} {reason}): {what}."
             )
         token: str = told.content["access_token"]
         return token

@@ -61,8 +61,9 @@ def as_text(findings: "Findings") -> str:
     """The same for people."""
     counts = findings.counts
     looked = (
-        f"Looked at {counts['records']} records with {counts['versions']} past versions and {counts['staged']} staged changes, "
-        f"and at {counts['attachments']} attachments of {counts['bytes']} bytes."
+        f"Looked at {output.counted(counts['records'], 'record')} with {output.counted(counts['versions'], 'past version')} "
+        f"and {output.counted(counts['staged'], 'staged change')}, "
+        f"and at {output.counted(counts['attachments'], 'attachment')} of {output.counted(counts['bytes'], 'byte')}."
     )
     lines = [looked]
     if nameless := findings.left.total():
@@ -70,7 +71,8 @@ def as_text(findings: "Findings") -> str:
     lines += [f"  {_place(fault)}, record {fault.rid}: {fault.text}" for fault in findings.faults[:_SHOWN]]
     if more := findings.faults[_SHOWN:]:
         lines.append(f"  and {len(more)} faults more; --json tells them all.")
-    lines.append(f"There are {len(findings.faults)} faults." if findings.faults else "Everything is in order.")
+    count = output.counted(len(findings.faults), "fault")
+    lines.append(f"{count} in all." if findings.faults else "Everything is in order.")
     return "\n".join(lines)
 
 

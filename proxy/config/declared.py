@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import yaml
 
+from proxy.config.document import not_yaml
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.faults import step
 
@@ -100,9 +101,7 @@ class _Reading(Generic[_Declared]):
         except UnicodeDecodeError:
             self.faults.append(Detail(str(file), "not UTF-8: save the file in that encoding"))
         except yaml.MarkedYAMLError as error:
-            self.faults.append(
-                Detail(_at(str(file), error.problem_mark), f"not YAML: {error.problem or 'not readable'}")
-            )
+            self.faults.append(Detail(_at(str(file), error.problem_mark), not_yaml(error)))
         except (yaml.YAMLError, RecursionError):
             self.faults.append(
                 Detail(str(file), "not YAML: a control character stands in it, or it is nested too deeply")

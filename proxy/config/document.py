@@ -19,6 +19,12 @@ _MAP: Final = "tag:yaml.org,2002:map"
 _LIST: Final = "tag:yaml.org,2002:seq"
 
 
+def not_yaml(error: yaml.MarkedYAMLError) -> str:
+    """What a file says that is not YAML, and what helps where a tab was found."""
+    hint = "; indent with spaces, not with tabs" if "\\t" in (error.problem or "") else ""
+    return f"not YAML: {error.problem or 'not readable'}{hint}"
+
+
 class Given(NamedTuple):
     """One setting as somebody wrote it, and where: ``file:line:column`` or the name of a variable."""
 
@@ -50,8 +56,7 @@ class Document:
         try:
             return yaml.compose(text, Loader=yaml.BaseLoader)
         except yaml.MarkedYAMLError as error:
-            reason = error.problem or "not readable"
-            self.faults.append(Detail(self._place(error.problem_mark), f"not YAML: {reason}"))
+            self.faults.append(Detail(self._place(error.problem_mark), not_yaml(error)))
         except yaml.YAMLError:
             self.faults.append(Detail(self.name, "not YAML: a control character stands in it"))
         except RecursionError:

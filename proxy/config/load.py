@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, cast
@@ -15,6 +16,8 @@ from proxy.errors import Code, Detail, VaultError
 
 #: Read from the current folder where no other file is named and it is there.
 DEFAULT_FILE: Final = Path("domicile.yaml")
+
+_PLACE: Final = re.compile(r".*:(\d+):(\d+)", re.DOTALL)
 
 _LISTENERS: Final = ("listen.proxy", "listen.vault", "listen.admin")
 #: Those that speak TLS where there is a certificate; the other one never does.
@@ -34,7 +37,8 @@ def load(file: Path | None, environ: Mapping[str, str]) -> Settings:
     faults += _together(values, written | variables)
     if faults:
         count = "one fault" if len(faults) == 1 else f"{len(faults)} faults"
-        raise VaultError(Code.BAD_SETTINGS, f"The settings have {count}: mend what is listed.", tuple(faults))
+        details = tuple(sorted(faults, key=_position))
+        raise VaultError(Code.BAD_SETTINGS, f"The settings have {count}: mend what is listed.", details)
     own = {name: _built(Upstream, "upstream", merged) for name, merged in _applications(values).items()}
     settings: Settings = _built(Settings, "", {**values, APPLICATIONS: own})
     return settings
@@ -55,6 +59,12 @@ def _from_file(file: Path | None) -> tuple[dict[str, Given], list[Detail]]:
         return {}, [Detail(str(file), f"cannot be read ({error.strerror}): let this user read it")]
     document = Document(str(file), content)
     return document.given, document.faults
+
+
+def _position(fault: Detail) -> tuple[int, int, int]:
+    """Where a fault is told: those of the file by line and column, then those of variables as they were found."""
+    at = _PLACE.fullmatch(fault.source)
+    return (0, int(at[1]), int(at[2])) if at else (1, 0, 0)
 
 
 def _read_all(given: Mapping[str, Given], faults: list[Detail]) -> dict[str, Any]:

@@ -197,7 +197,7 @@ def size(least: int) -> Reader:
     def read(text: str) -> int:
         match = _SIZE.fullmatch(text)
         if not match:
-            raise ValueError("this is not a number followed by KiB, MiB or GiB")
+            raise ValueError("this is not a number followed by KiB, MiB, GiB, kB, MB or GB")
         count = int(match[1]) * _BYTES[match[2]]
         if not least <= count <= 2**40:
             raise ValueError("this is too small or beyond all memory")

@@ -32,7 +32,7 @@ class Links:
 
     proxy: str
     application: str
-    admin: str
+    vault: str
     rules: str
 
 

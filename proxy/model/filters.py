@@ -15,6 +15,7 @@ of partial match that is off, ``PARTIAL_MATCH_DISABLED``.
 from typing import Any
 
 from proxy.errors import Code
+from proxy.model.builtin import RECORDS
 from proxy.model.conditions import NUMBERS, Conditions, field_of
 from proxy.model.faults import Faults, Unfit, step
 from proxy.model.limits import Limits
@@ -33,7 +34,7 @@ _GRAVITY = {
     Code.INVALID_INPUT: "The request cannot be read.",
     Code.INVALID_FILTER: "The filter cannot be asked of this schema.",
     Code.INVALID_OPTIONS: "The options of the search cannot be used.",
-    Code.PARTIAL_MATCH_DISABLED: "Partial match is off for what was searched; its schema has to turn it on.",
+    Code.PARTIAL_MATCH_DISABLED: "Partial match is off for what was searched; its schema has to turn it on (for records: records.partial_match).",
 }
 
 
@@ -144,7 +145,12 @@ def _unsortable(schema: Schema, name: str) -> str:
     if isinstance(field, Veiled):
         return f"Cannot be sorted by: {field.why_unasked}."
     if field.storage is not Storage.INDEXED:
-        return "Cannot be sorted by: the storage of the field is not indexed, and what is kept of it has no order."
+        fault = "Cannot be sorted by: the storage of the field is not indexed, and what is kept of it has no order"
+        return (
+            f"{fault}."
+            if schema.name != RECORDS
+            else f"{fault}; the setting records.plain changes that for key1 to key25."
+        )
     return ""
 
 

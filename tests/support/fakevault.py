@@ -35,6 +35,8 @@ class FakeVault:
         if parts.path == "/oauth2/token":
             if not headers["Authorization"].startswith("Basic Y2xpZW50OnNlY3JldA"):
                 return 401, {"error": "invalid_client"}
+            if b"scope=default" not in body:
+                return 400, {"error": "invalid_scope"}
             self.tokens += 1
             return 200, {"access_token": f"t{self.tokens}"}
         token = headers["Authorization"].removeprefix("Bearer ")

@@ -159,7 +159,7 @@ def _judge(watch: _Watch, member: Member, segment: bytes) -> None:
     if watch.doubtful(member.name) or (b";" in segment and _hidden(watch, segment)):
         raise VaultError(
             Code.AMBIGUOUS_JSON,
-            "The form is ambiguous: a member's name differs from an expected one only in letter case, spacing, brackets or separators.",
+            "The form or query is ambiguous: a member's name differs from an expected one only in letter case, spacing, brackets or separators.",
         )
     if member.name == _CHARSET_MEMBER:
         charset = segment[len(segment) - (member.end - member.start) :].lower()

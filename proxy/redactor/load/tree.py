@@ -81,7 +81,8 @@ def read_tree(text: str, file: str, faults: Faults) -> Node | None:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         at = Position(file, mark.line + 1, mark.column + 1) if mark else start
-        faults.add(at, f"not YAML: {error.problem or error.context}; {_YAML_HINT}")
+        problem = error.problem or error.context or ""
+        faults.add(at, f"not YAML: {problem}; {_CHARACTER_HINT if 'cannot start' in problem else _YAML_HINT}")
     except UnicodeEncodeError as error:
         faults.add(_place(text, error.start, file), "half of a surrogate pair; write the character itself")
     except yaml.reader.ReaderError as error:
@@ -94,6 +95,7 @@ def _place(text: str, index: int, file: str) -> Position:
     return Position(file, before.count("\n") + 1, len(before) - before.rfind("\n"))
 
 
+_CHARACTER_HINT = "indent with spaces, not with tabs, and put values that begin with '@', '%' or '`' in quotes"
 _YAML_HINT = "check indentation and brackets, and put values with ': ', '#', '{' or '[' in quotes"
 
 

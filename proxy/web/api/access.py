@@ -48,7 +48,9 @@ async def _either(token: str, tokens: Tokens, external: External) -> Principal:
         return await external.principal(token)
 
 
-def not_admin(text: str = "This operation needs a client with the scope admin.") -> VaultError:
+def not_admin(
+    text: str = "This operation is for administrators: clients that were made with the right to administer.",
+) -> VaultError:
     """The refusal of an operation that only administrators may call."""
     return _refused(Code.FORBIDDEN, text, "insufficient_scope")
 

@@ -63,9 +63,12 @@ def test_what_was_done_to_a_log_is_named_by_file_and_line(folder, capsys):
     path.write_bytes(b"".join([*lines[:1], *lines[2:]]))
     status, text = run(capsys, "verify")
     assert status == 1
-    assert f"{path.name}:2: Lines 2 to 2 are missing before it." in text
-    assert "There are 1 faults." in text
+    assert f"{path.name}:2: Line 2 is missing before it." in text
+    assert "Looked at 4 lines in 1 file; the last one is line 5." in text
+    assert "1 fault in all." in text
     path.unlink()
+    _, text = run(capsys, "verify")
+    assert f"  {folder}: Line " in text
     status, text = run(capsys, "verify", "--json")
     assert (status, json.loads(text)["ok"]) == (1, False)
 

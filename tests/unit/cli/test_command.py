@@ -77,6 +77,13 @@ def test_wrong_usage_is_status_2_and_shows_the_usage(words, capsys):
     assert "usage: domicile" in capsys.readouterr().err
 
 
+def test_an_argument_that_a_command_does_not_know_is_told_with_the_usage_of_that_command(capsys):
+    assert main(["rules", "check", "--confg", "x"]) == 2
+    told = capsys.readouterr().err
+    assert "usage: domicile rules check" in told
+    assert "unrecognized arguments: --confg" in told
+
+
 def test_no_command_at_all_shows_the_commands_and_is_wrong_usage(capsys):
     assert execute(one(lambda _arguments: 0), []) == 2
     assert "Does one thing." in capsys.readouterr().err

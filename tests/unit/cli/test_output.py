@@ -10,6 +10,10 @@ def test_a_result_is_text_or_one_line_of_json(capsys):
     assert capsys.readouterr().out == 'for people\n{"name": "Åsa"}\n'
 
 
+def test_what_is_counted_is_one_or_several():
+    assert [output.counted(count, "line") for count in (0, 1, 2)] == ["0 lines", "1 line", "2 lines"]
+
+
 def test_each_detail_is_a_line_of_its_own():
     details = (Detail("a:1", "one"), Detail("b:2", "two"))
     assert output.lines(details) == ["  a:1: one", "  b:2: two"]

@@ -42,6 +42,18 @@ def test_a_file_is_put_in_force_listed_and_shown(capsys):
     assert "  email  redacted: [a-z]{8}@example.org\n" in capsys.readouterr().out
 
 
+def test_conditions_and_origins_are_shown_as_they_are_written(tmp_path, capsys):
+    rows = (
+        'rows: {filter: {email: [a@example.org, "Åsa@example.org"]}}\nexternal_acl: https://app.example.com/allowed\n'
+    )
+    (tmp_path / "desk.yaml").write_text(DESK.partition("fields:")[0] + rows)
+    assert main(["policy", "apply", "desk.yaml"]) == 0
+    assert main(["policy", "show", "desk"]) == 0
+    shown = capsys.readouterr().out
+    assert '  rows: {"filter": {"email": ["a@example.org", "Åsa@example.org"]}}\n' in shown
+    assert "  external_acl: https://app.example.com/allowed\n" in shown
+
+
 def test_a_fault_in_one_file_changes_nothing(tmp_path, capsys):
     (tmp_path / "other.yaml").write_text(DESK.replace("name: desk", "name: other").replace("email", "iban"))
     refused = told(capsys, "policy", "apply", "desk.yaml", "other.yaml", status=1)

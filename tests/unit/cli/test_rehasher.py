@@ -82,10 +82,11 @@ def test_without_rules_the_run_under_way_is_followed(vault: Any, capsys: Any) ->
     assert "no rehash of all records yet" in capsys.readouterr().out
 
 
-def test_old_tokens_are_forgotten_and_runs_are_stopped(vault: Any) -> None:
+def test_old_tokens_are_forgotten_and_runs_are_stopped(vault: Any, capsys: Any) -> None:
     fake, rehashing = vault
     rehashing.states = [state("done", 3)]
     assert run(fake, "--forget") == 0
+    assert "Old tokens, in whose place there are newer ones, are found no longer." in capsys.readouterr().out
     rehashing.states = [state("stopped", 1)]
     assert run(fake, "--stop") == 0
     assert rehashing.asked == [("POST", {"forget": True}), ("DELETE", None)]

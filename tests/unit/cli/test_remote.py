@@ -32,6 +32,12 @@ def test_credentials_that_count_for_nothing_are_told_by_the_names_of_their_varia
     assert "wrong" not in caught.value.message
 
 
+def test_another_environment_than_that_of_the_client_is_told_as_such():
+    with fake_vault() as vault, closing(Remote(vault.url, "client", "secret", "acme")) as instance:
+        with pytest.raises(VaultError, match="--environment"):
+            instance.ask("GET", "/api/schemas/contact")
+
+
 def test_a_busy_instance_is_asked_again():
     with fake_vault() as vault:
         vault.busy = 2

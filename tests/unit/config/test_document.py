@@ -71,7 +71,10 @@ def test_scalars_stay_texts():
         ("just words", "domicile.yaml:1:1  the file takes names and values"),
         ("? [a]\n: b", "domicile.yaml:1:3  a name is needed before the colon"),
         ("<<: {country: se}", "domicile.yaml:1:1  << is not a setting"),
-        ("country: se\n\tdata: x", "domicile.yaml:2:1  not YAML"),
+        (
+            "country: se\n\tdata: x",
+            "domicile.yaml:2:1  not YAML: found character '\\t' that cannot start any token; indent with",
+        ),
         ("country: se\n---\ncountry: de", "domicile.yaml:2:1  not YAML"),
         ("country: \x00", "domicile.yaml  not YAML: a control character"),
         ("[" * 100_000, "domicile.yaml  nested too deeply"),

@@ -69,11 +69,11 @@ def test_every_fault_of_file_and_environment_is_told_at_once(elsewhere):
     lines = refused(None, {"DOMICILE__PENDING__KEEP": "forever", "DOMICILE__RULEZ": "x"})
     assert [line.split("  ")[0] for line in lines] == [
         "domicile.yaml:1:1",
+        "domicile.yaml:3:10",
         "DOMICILE__RULEZ",
         "DOMICILE__PENDING__KEEP",
-        "domicile.yaml:3:10",
     ]
-    assert lines[2].endswith("write a number and a unit, such as 7d")
+    assert lines[3].endswith("write a number and a unit, such as 7d")
 
 
 def test_the_message_counts_the_faults():
@@ -204,11 +204,11 @@ def test_faults_in_the_settings_of_an_application_are_told_with_their_places(els
     pair = "belongs to a certificate: name its file with applications.erp.tls.certificate"
     alone = "is not asked where applications.erp.tls.verify is false: remove one of the two"
     assert lines == [
+        f"domicile.yaml:3:15  applications.crm.head: {number}",
+        f"domicile.yaml:4:19  applications.erp.tls.ca {alone}",
+        f"domicile.yaml:4:31  applications.erp.tls.key {pair}",
         "DOMICILE__APPLICATIONS__CRM  applications.crm has members: set each, such as DOMICILE__APPLICATIONS__NAME__CONNECT",
         "DOMICILE__APPLICATIONS__CRM__HAED  applications.crm.haed is not a setting: did you mean applications.crm.head?",
-        f"domicile.yaml:3:15  applications.crm.head: {number}",
-        f"domicile.yaml:4:31  applications.erp.tls.key {pair}",
-        f"domicile.yaml:4:19  applications.erp.tls.ca {alone}",
     ]
 
 

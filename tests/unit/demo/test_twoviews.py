@@ -100,7 +100,7 @@ async def test_the_page_shows_every_address_and_frames_the_proxy_only(client: ai
         text = await answer.text()
         policy = answer.headers["Content-Security-Policy"]
     assert "http://127.0.0.1:3/contacts" in text
-    assert "http://127.0.0.1:4" in text
+    assert "http://127.0.0.1:4/docs" in text
     assert "rules/&lt;contacts&gt;.yaml" in text
     assert "<code>contacts.json</code>" in text
     assert "$" not in text

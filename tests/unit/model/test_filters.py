@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from proxy.errors import Code, VaultError
+from proxy.model.builtin import records_schema
 from proxy.model.filters import read_aggregate, read_filter, read_find
 from proxy.model.limits import DEFAULTS, Limits
 from proxy.model.query import Aggregation, Compares, Equals, Func, Metric, Op, Query, Sort
@@ -167,3 +168,9 @@ def test_a_fault_of_the_filter_of_an_aggregation_is_one_of_the_filter():
 def test_a_sort_by_more_fields_than_there_are_is_one_fault():
     sort = [{"nobody": "asc"}] * 100_000
     assert refused(read_find, {"options": {"sort": sort}}) == (Code.INVALID_OPTIONS, ["/options/sort"])
+
+
+def test_what_cannot_be_sorted_by_among_records_without_a_schema_names_the_setting():
+    with pytest.raises(VaultError) as caught:
+        read_find(records_schema(), {"options": {"sort": [{"key1": "asc"}]}}, DEFAULTS)
+    assert "records.plain" in caught.value.details[0].text

@@ -140,7 +140,7 @@ DESCRIBED: Final[dict[str, Description]] = {
             }),
             Example("Partial match that is off", 401, body={"country": "se", "filter": {"search_keys": "astrid"}}, answer=fault(
                 401, "Unauthorized", "partial_match_disabled",
-                "Partial match is off for what was searched; its schema has to turn it on.",
+                "Partial match is off for what was searched; its schema has to turn it on (for records: records.partial_match).",
                 ("/filter/search_keys", "No string field of this schema has partial match on."),
             )),
         ),
