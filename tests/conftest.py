@@ -1,11 +1,12 @@
 """What every test may use, and the closing lines of a run."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.limits import Clock, time_of_limits
 from tests.support.unavailable import PROPERTY, sentence, sentences
 
 # The same examples in every run, so that a change is judged by what it changed and not by the draw; ``EXPLORE=1`` looks for
@@ -25,6 +26,13 @@ def unavailable(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         request.node.user_properties.append((PROPERTY, sentence(what, why)))
 
     return record
+
+
+@pytest.fixture
+def limits_clock() -> Iterator[Clock]:
+    """Limits count by this clock, which stands still."""
+    with time_of_limits() as clock:
+        yield clock
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

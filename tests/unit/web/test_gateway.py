@@ -204,11 +204,12 @@ async def test_masked_callers_see_tokens_write_nothing_and_search_by_nothing(tmp
 def quota(per_second: int) -> tuple[dict[str, Any], list[str]]:
     """Options of a gateway where time stands still for the limit of an address."""
     limited: list[str] = []
-    rates = Rates(Policy("address", per_second, 1), lambda: 0.0)
+    rates = Rates(Policy("address", per_second, 1))
     trusted = Trusted((ipaddress.ip_network("127.0.0.1"),))
     return {"quotas": Quotas(address=rates, trusted=trusted), "limited": limited.append}, limited
 
 
+@pytest.mark.usefixtures("limits_clock")
 @pytest.mark.parametrize("request_", [get("/style.css"), get("/people/1"), post("/staff", b"x"), post("/other", b"x")])
 async def test_an_address_may_ask_so_often_and_no_more(request_):
     options, limited = quota(3)

@@ -3,6 +3,8 @@ import ipaddress
 import json
 from typing import Any
 
+import pytest
+
 from proxy.errors import Code
 from proxy.web.api import tokens
 from proxy.web.api.limiting import weight
@@ -52,13 +54,14 @@ async def at_once(_call: Any) -> Answer:
 
 
 def rates(name: str, per_second: int) -> Rates:
-    return Rates(Policy(name, per_second, 1), lambda: 0.0)
+    return Rates(Policy(name, per_second, 1))
 
 
 def problem(answer: Said) -> tuple[int, str, str]:
     return answer.status, answer.json["code"], answer.headers["Retry-After"]
 
 
+@pytest.mark.usefixtures("limits_clock")
 async def test_a_client_may_ask_so_often_and_is_told_where_it_stands():
     limited: list[str] = []
     made = services(quotas=Quotas(credential=rates("credential", 3)), limited=limited.append)
@@ -74,6 +77,7 @@ async def test_a_client_may_ask_so_often_and_is_told_where_it_stands():
         assert limited == ["credential"]
 
 
+@pytest.mark.usefixtures("limits_clock")
 async def test_whatever_a_client_asks_counts_and_what_nobody_asks_does_not():
     async with serving(services(quotas=Quotas(credential=rates("credential", 3))), *Handlers().operations) as client:
         assert (await client("GET", "/api/chief")).status == 403
@@ -84,6 +88,7 @@ async def test_whatever_a_client_asks_counts_and_what_nobody_asks_does_not():
         assert (await client("GET", "/api/read")).headers["RateLimit"] == '"credential";r=0;t=1'
 
 
+@pytest.mark.usefixtures("limits_clock")
 async def test_an_address_may_ask_so_often_whoever_it_says_it_is():
     trusted = Trusted((ipaddress.ip_network("127.0.0.1"),))
     made = services(quotas=Quotas(address=rates("address", 4)), trusted=trusted)

@@ -12,9 +12,10 @@ def test_what_is_off_asks_nobody():
     assert (Quotas().client("a"), Quotas().caller("192.0.2.1")) == (None, None)
 
 
+@pytest.mark.usefixtures("limits_clock")
 def test_too_many_are_refused_with_everything_a_caller_needs_to_know():
     told: list[str] = []
-    quotas = Quotas(credential=Rates(Policy("credential", 1, 1), lambda: 0.0))
+    quotas = Quotas(credential=Rates(Policy("credential", 1, 1)))
     assert quotas.client("a", told.append) is not None
     with pytest.raises(LimitedError) as caught:
         quotas.client("a", told.append)
@@ -23,10 +24,11 @@ def test_too_many_are_refused_with_everything_a_caller_needs_to_know():
     assert error.limit == {"RateLimit-Policy": '"credential";q=1;w=1', "RateLimit": '"credential";r=0;t=1'}
 
 
+@pytest.mark.usefixtures("limits_clock")
 def test_an_address_is_a_machine_or_a_household():
     assert place("192.0.2.1") == "192.0.2.1"
     assert place("2001:db8::1") == place("2001:db8::ffff%eth0") == "2001:db8::/64"
-    quotas = Quotas(address=Rates(Policy("address", 1, 1), lambda: 0.0))
+    quotas = Quotas(address=Rates(Policy("address", 1, 1)))
     quotas.caller("2001:db8::1")
     with pytest.raises(LimitedError):
         quotas.caller("2001:db8::2")

@@ -1,6 +1,7 @@
 """Against a real Redis server, stopped and started again."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -8,7 +9,11 @@ import pytest
 
 from proxy.web.guard.rates import Policy, Rates
 from proxy.web.guard.shared import Shared
+from tests.support.patience import PATIENCE
 from tests.support.redis import Server, redis_server
+
+#: Local counts stand still, so that what is refused is refused for the store's sake.
+pytestmark = pytest.mark.usefixtures("limits_clock")
 
 
 @pytest.fixture
@@ -17,16 +22,9 @@ async def server() -> AsyncIterator[Server]:
         yield server
 
 
-class Clock:
-    """Local counts stand still, so that what is refused is refused for the store's sake."""
-
-    def __call__(self) -> float:
-        return 0.0
-
-
 class Replica:
     def __init__(self, url: str, per_second: int, burst: int) -> None:
-        self.rates = Rates(Policy("credential", per_second, burst), Clock())
+        self.rates = Rates(Policy("credential", per_second, burst))
         self.states: list[bool] = []
         self.shared = Shared(url, [self.rates], lambda limit, key: f"{limit}-{key[::-1]}", self.states.append)
 
@@ -35,7 +33,7 @@ class Replica:
 
 
 @asynccontextmanager
-async def replicas(url: str, per_second: int = 2, burst: int = 50) -> AsyncIterator[tuple[Replica, Replica]]:
+async def replicas(url: str, per_second: int = 1, burst: int = 100) -> AsyncIterator[tuple[Replica, Replica]]:
     """Two of them, with a quota of a hundred in a window that is longer than any of these tests."""
     one, other = Replica(url, per_second, burst), Replica(url, per_second, burst)
     try:
@@ -68,8 +66,21 @@ async def test_a_debt_is_paid_in_time_and_the_caller_is_taken_again(server):
                 await asyncio.sleep(0.05)
 
 
+async def test_all_replicas_together_let_the_pace_of_one_pass(server):
+    """The store refills as a bucket in memory does: a quota at once, and then so many a second, whoever asks for them."""
+    async with replicas(server.url, 100, 1) as (one, other), asyncio.timeout(PATIENCE):
+        started, passed = time.monotonic(), 0
+        assert one.take(100) == 100
+        await one.shared.report()
+        while passed < 100:
+            passed += other.take(10)
+            await other.shared.report()
+            await asyncio.sleep(0.01)
+        assert time.monotonic() - started > 0.8  # ten of them passed before anybody could know
+
+
 async def test_who_asks_rarely_is_not_reported(server):
-    async with replicas(server.url, 20) as (one, _):
+    async with replicas(server.url, 20, 50) as (one, _):
         one.take(5)
         await one.shared.report()
         assert await server.keys() == []
@@ -85,6 +96,7 @@ async def test_names_in_the_store_are_those_that_it_may_see(server):
         (name,) = await server.keys()
         assert "203.0.113.7" not in name
         assert "7.311.0.302" in name
+        assert "domicile:" in name
 
 
 async def test_while_the_store_is_away_each_replica_counts_by_itself(server):
