@@ -75,8 +75,9 @@ async def test_who_is_kept_out_of_the_country_learns_of_no_schema():
         assert "model.contact" in (await client("GET", "/openapi.json")).json["components"]["schemas"]
 
 
+@pytest.mark.usefixtures("limits_clock")
 async def test_who_shows_a_token_is_counted():
-    one = Rates(Policy("credential", 1, 1), clock=lambda: 0.0)
+    one = Rates(Policy("credential", 1, 1))
     async with documented(quotas=Quotas(credential=one)) as client:
         assert [(await client("GET", "/openapi.json")).status for _ in range(2)] == [200, 429]
         assert (await client("GET", "/openapi.json", "")).status == 200
