@@ -45,7 +45,7 @@ def verify(arguments: Arguments) -> int:
     """Open every keyset, and count what each data key has sealed."""
     data = _run(_verified(arguments))
     lines = [
-        f"{one['environment_id']}: {', '.join(f'{key} sealed {count}' for key, count in one['records'].items()) or 'no records'}"
+        f"{one['environment_id']}: {'; '.join(f'{key} sealed {counts(found)}' for key, found in one['sealed'].items()) or 'nothing is sealed'}"
         for one in data["environments"]
     ]
     output.show(data, "\n".join(["Every keyset opens.", *lines]), as_json=arguments.json)
@@ -96,10 +96,12 @@ async def _verified(arguments: Arguments) -> Any:
     from proxy.composition.stoppedkeys import sealed_with, stopped_keys
     from proxy.web.api.keys import shown
 
-    async with stopped_keys(load(arguments.config, os.environ)) as keys:
-        counted = [
-            {"environment_id": vault.environment, "records": await sealed_with(vault)} for vault in keys.vaults()
-        ]
+    settings = load(arguments.config, os.environ)
+    counted = [
+        {"environment_id": environment, "records": found.records, "sealed": found.sealed}
+        for environment, found in (await sealed_with(settings)).items()
+    ]
+    async with stopped_keys(settings) as keys:
         return {**shown(await keys.listed()), "environments": counted}
 
 
@@ -108,13 +110,24 @@ def _text(data: Any) -> str:
     lines += [f"signing  {one['key_id']}{'' if one['signs'] else '  (verifies)'}" for one in data["signing"]]
     for one in data["data"]:
         lines.append(f"data     {one['environment_id']}: {one['sealings']} sealings, wrapped by {one['wrapped_by']}")
-        lines += [f"         {key['key_id']}{'' if key['seals'] else '  (opens)'}" for key in one["keys"]]
+        lines += [f"         {key['key_id']}{_opens(key)}" for key in one["keys"]]
         run = one["reseal"]
         if run["state"] != "none":
-            lines.append(
-                f"         sealing anew: {run['state']}, {run['records']} records, {run['unreadable']} unreadable"
-            )
+            figures = ", ".join(f"{run[kind]} {kind}" for kind in ("records", "versions", "contents", "unreadable"))
+            lines.append(f"         sealing anew: {run['state']}, {figures}")
     return "\n".join(lines)
+
+
+def _opens(key: Any) -> str:
+    """What an older key is there for."""
+    if key["seals"]:
+        return ""
+    return f"  (opens {counts(key['used_by'])})" if key["used_by"] else "  (opens)"
+
+
+def counts(found: Any) -> str:
+    """How many of each kind."""
+    return ", ".join(f"{count} {kind}" for kind, count in found.items())
 
 
 def _rotate_arguments(parser: argparse.ArgumentParser) -> None:
@@ -127,7 +140,7 @@ COMMAND: Final = Command(
     example="domicile keys list",
     children={
         "list": Command(
-            summary="List every key by its id, and how far older ones are still in use.",
+            summary="List every key by its id, and what older ones are still needed for.",
             example="domicile keys list --json",
             run=listing,
             arguments=instance_arguments,
@@ -141,7 +154,7 @@ COMMAND: Final = Command(
             data=True,
         ),
         "verify": Command(
-            summary="Open every keyset of a stopped vault, and count what each data key has sealed.",
+            summary="Open every keyset of a stopped vault, and count everything that each data key has sealed.",
             example="domicile keys verify",
             run=verify,
             data=True,

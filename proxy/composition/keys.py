@@ -1,7 +1,7 @@
 """The keys of a running instance: what there is, other ones at any time, and sealing anew in the background."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
@@ -16,8 +16,8 @@ from proxy.model.keys import DataKeys, KeyKind, KeysTold
 from proxy.storage.base import Store
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
-from proxy.vault.rekeying import renew, rewrap, wrapper
-from proxy.vault.reseal import Resealing
+from proxy.vault.rekeying import drop, renew, rewrap, wrapper
+from proxy.vault.reseal import Resealing, Run
 from proxy.vault.vault import Vault
 
 _log = logs.logger("keys")
@@ -139,6 +139,16 @@ class Keys:
         if await watched.count() >= ROTATE_AFTER:
             await self._renew(watched)
             _log.info("a data key has sealed enough, and another one follows", environment=watched.vault.environment)
+        elif self._reseals:
+            await watched.resealing.follow_up()
+
+    async def _retire(self, vault: Vault, seals: str, keys: Sequence[str]) -> None:
+        """Let data keys go that nothing needs, unless another key than ``seals`` does by now."""
+        async with self._changing:
+            if vault.keyset.data_keys[-1] != seals:
+                return
+            await drop(self._store, self._source.load(), vault.keyset, keys)
+        _log.info("data keys that nothing needs any more were dropped", environment=vault.environment, count=len(keys))
 
     async def _renew(self, watched: "_Watched") -> None:
         await renew(self._store, self._source.load(), watched.vault.keyset)
@@ -166,26 +176,28 @@ class Keys:
             await self._watched.pop(gone).resealing.close()
         for ident, vault in open_now.items():
             if ident not in self._watched:
-                made = self._watched[ident] = _Watched(vault, self._metrics)
+                made = self._watched[ident] = _Watched(vault, self._metrics, self._retire)
                 await made.start(self._reseals)
 
 
 class _Watched:
     """The data keys of one environment, how much they have sealed, and what is being sealed anew."""
 
-    def __init__(self, vault: Vault, metrics: Metrics) -> None:
+    def __init__(
+        self, vault: Vault, metrics: Metrics, retire: Callable[[Vault, str, Sequence[str]], Awaitable[None]]
+    ) -> None:
         self.vault = vault
-        self.resealing = Resealing(vault, _report)
+        self.resealing = Resealing(vault, _report, lambda keys: retire(vault, vault.keyset.data_keys[-1], keys))
         self._name = f"sealings:{vault.environment}"
         self._stored: bytes | None = None
         self._before = 0  #: sealings of this key in earlier lives of the process
         self._noted = 0  #: what the note says
         self._whole = False  #: the note says that nothing was sealed since
-        for state in ("done", "unreadable"):
+        for state in ("done", "unreadable", "versions", "contents"):
             metrics.watch("domicile_resealed_records", self._figure(state), vault.environment, state)
 
     def _figure(self, state: str) -> Callable[[], float]:
-        return lambda: float(self.resealing.done if state == "done" else self.resealing.unreadable)
+        return lambda: 0.0 if (run := self.resealing.run) is None else float(getattr(run, state))
 
     async def start(self, reseals: bool) -> None:  # one fact, named by the caller
         self._stored = await self.vault.store.note(self._name)
@@ -219,16 +231,19 @@ class _Watched:
         self._stored, self._noted, self._whole = content, self.sealings, whole
 
     async def told(self) -> DataKeys:
-        run = self.resealing
+        run = self.resealing.run or Run(self.vault.keyset.data_keys[-1])
         wrapped_by = await wrapper(self.vault.store, self.vault.environment) or ""
         return DataKeys(
             self.vault.environment,
             self.vault.keyset.data_keys,
             wrapped_by,
             self.sealings,
-            run.state,
+            self.resealing.state,
             run.done,
+            run.versions,
+            run.contents,
             run.unreadable,
+            run.used,
         )
 
 

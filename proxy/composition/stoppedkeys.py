@@ -1,21 +1,19 @@
 """The keys of a vault that no instance runs on, opened for a command."""
 
-from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import NamedTuple
 
 from proxy.auth.keys import SigningKeys
 from proxy.clock import system_clock
 from proxy.composition.keys import Keys, Places
-from proxy.composition.stopped import opened
+from proxy.composition.stopped import opened, stopped_vaults
 from proxy.composition.stores import key_source, unobserved, vault_options
 from proxy.config import Settings
 from proxy.model.environment import DEFAULT
 from proxy.telemetry.metrics import Metrics
-from proxy.vault.registry import places
-from proxy.vault.vault import Vault, new_vault
-
-_PAGE = 1000
+from proxy.vault.keyuse import look
+from proxy.vault.vault import new_vault
 
 
 @asynccontextmanager
@@ -33,13 +31,19 @@ async def stopped_keys(settings: Settings) -> AsyncIterator[Keys]:
             yield keys
 
 
-async def sealed_with(vault: Vault) -> Mapping[str, int]:
-    """How many records each data key has sealed, by its id; keys that the keyset does not have, too."""
-    counted: Counter[str] = Counter()
-    await vault.wake()
-    for table in (await places(vault.store, vault.environment)).values():
-        after = 0
-        while rows := await vault.store.scan(table, after, _PAGE):
-            counted.update(row.body[1:5].hex() for row in rows)
-            after = rows[-1].rid
-    return counted
+class Sealed(NamedTuple):
+    """What the data keys of one environment have sealed, by their ids; keys that the keyset does not have, too."""
+
+    records: dict[str, int]
+    sealed: dict[str, dict[str, int]]  #: of every kind
+
+
+async def sealed_with(settings: Settings) -> dict[str, Sealed]:
+    """Look at everything in every environment; what was found, by environment. Raises as ``stopped``."""
+    async with stopped_vaults(settings) as vaults:
+        found: dict[str, Sealed] = {}
+        for vault, _ in vaults:
+            counted = {key: dict(kinds) for key, kinds in (await look(vault)).counted.items()}
+            records = {key: kinds["records"] for key, kinds in counted.items() if "records" in kinds}
+            found[vault.environment] = Sealed(records, counted)
+        return found

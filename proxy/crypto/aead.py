@@ -32,7 +32,8 @@ TAG_BYTES = 16
 KEY_ID_BYTES = 4
 
 _FORMAT = 0x01
-_HEAD_BYTES = 1 + KEY_ID_BYTES
+#: Bytes at the beginning that tell the format and the data key.
+HEAD_BYTES = _HEAD_BYTES = 1 + KEY_ID_BYTES
 _BODY_FROM = _HEAD_BYTES + NONCE_BYTES
 _LABEL = b"domicile record key/1"
 
@@ -53,7 +54,7 @@ class RecordAead(Secret):
         self.adopt(primary, keys)
 
     def adopt(self, primary: bytes, keys: Mapping[bytes, bytes]) -> None:
-        """Seal with that data key from now on, and open with all of these; who is sealing meanwhile ends with the key before."""
+        """Seal with that data key from now on, and open with all of these."""
         self._known: dict[bytes, Prf] = {_head(key_id): keyed(key) for key_id, key in keys.items()}
         self._sealing = _head(primary), self._known[_head(primary)]  # one object: head and key never part
         self.sealings = 0
@@ -66,6 +67,10 @@ class RecordAead(Secret):
     def current(self, sealed: bytes) -> bool:
         """Whether a body was sealed with the data key that seals now."""
         return sealed[:_HEAD_BYTES] == self._sealing[0]
+
+    def knows(self, sealed: bytes) -> bool:
+        """Whether it begins as something does that a data key of this keyset has sealed."""
+        return sealed[:_HEAD_BYTES] in self._known
 
     def seal(self, plain: bytes, salt: bytes, context: bytes) -> bytes:
         """The sealed body. ``salt`` is the record's 16 random bytes; ``context`` says what the body belongs to."""
@@ -89,13 +94,15 @@ class RecordAead(Secret):
         return made
 
     def under(self, salt: bytes) -> Seal:
-        """``seal`` for one record of which more than one thing is sealed: its key is derived once."""
+        """``seal`` for one record of which more than one thing is sealed: its key is derived once, unless another one is adopted."""
         if len(salt) != SALT_BYTES:
             raise ValueError(f"a salt is {SALT_BYTES} bytes")
-        head, derive = self._sealing
+        sealing = head, derive = self._sealing
         encrypt = AESGCM(derive(b"%b%b%b" % (_LABEL, salt, _EXPAND))).encrypt
 
         def seal(plain: bytes, context: bytes) -> bytes:
+            if self._sealing is not sealing:
+                return self.seal(plain, salt, context)
             nonce = random_bytes(NONCE_BYTES)
             self.sealings += 1
             return b"%b%b%b" % (head, nonce, encrypt(nonce, plain, head + context))
@@ -132,6 +139,16 @@ def cannot_open() -> VaultError:
         "A sealed body does not open: it was changed or moved, or it belongs to another keyset. "
         "Restore it, or the keys that sealed it, from a backup.",
     )
+
+
+def head_of(key: str) -> bytes:
+    """What everything begins with that the data key of that id has sealed, bodies and streams alike."""
+    return _head(bytes.fromhex(key))
+
+
+def sealed_by(sealed: bytes) -> str:
+    """The id of the data key that a body or a stream says it was sealed with."""
+    return sealed[1:_HEAD_BYTES].hex()
 
 
 def _head(key_id: bytes) -> bytes:

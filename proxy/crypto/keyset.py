@@ -4,6 +4,7 @@ import base64
 import binascii
 import json
 import os
+from collections.abc import Collection
 from typing import Any
 
 from proxy.crypto.aead import KEY_ID_BYTES, RecordAead
@@ -81,6 +82,32 @@ class Keyset(Secret):
         key_id = _new_id(self._data)
         data = {**self._data, key_id: _new_key()}
         return Keyset(self.environment, data, key_id, (self._hash_root, self._token_root))
+
+    def without(self, keys: Collection[str]) -> "Keyset":
+        """The same keyset without these data keys: nothing that they have sealed opens with it. ``ValueError`` for the one that seals."""
+        if self._primary.hex() in keys:
+            raise ValueError("the data key that seals stays")
+        data = {key_id: key for key_id, key in self._data.items() if key_id.hex() not in keys}
+        return Keyset(self.environment, data, self._primary, (self._hash_root, self._token_root))
+
+    def forget(self, other: "Keyset") -> None:
+        """Have no data keys but those of a keyset made by ``without``.
+
+        What was given out by ``aead`` and ``streams`` goes on opening with the others until the next key is adopted, or the process
+        ends: somebody may have read a body before it was sealed anew, and open it only now.
+        """
+        roots, data, primary = other._inside()  # noqa: SLF001  # of the same class
+        if (
+            roots != (self._hash_root, self._token_root)
+            or primary != self._primary
+            or not data.items() <= self._data.items()
+        ):
+            raise ValueError("this is no part of the keyset")
+        self._data = data
+
+    def same(self, other: "Keyset") -> bool:
+        """Whether both have the same keys."""
+        return self._inside() == other._inside()  # noqa: SLF001  # of the same class
 
     def adopt(self, other: "Keyset") -> None:
         """Take over the data keys of a rotated one: everything that seals with this keyset does so with its new key from now on.

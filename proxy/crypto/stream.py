@@ -58,6 +58,10 @@ class StreamAead(Secret):
         self._known: dict[bytes, Prf] = {_head(key_id): keyed(key) for key_id, key in keys.items()}
         self._head = _head(primary)
 
+    def current(self, header: bytes) -> bool:
+        """Whether the content with that header was sealed with the data key that seals now."""
+        return header[:_HEAD_BYTES] == self._head
+
     def sealer(self, salt: bytes, context: bytes, prefix: bytes | None = None) -> "StreamSealer":
         """What seals one content. ``salt`` is 16 random bytes that serve once; ``context`` says what it belongs to.
 

@@ -1,7 +1,7 @@
 """What is told of keys: kinds, ids, figures; never a key."""
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 
@@ -22,7 +22,12 @@ class DataKeys(NamedTuple):
     sealings: int  #: at most so many bodies were sealed with the one that seals
     reseal: str  #: none, running, stopped, done
     resealed: int  #: records that were looked at
-    unreadable: int  #: of them, those that do not open
+    versions: int  #: past versions that were looked at
+    contents: int  #: contents of files that were looked at
+    unreadable: int  #: of all of them, those that do not open
+    used: Mapping[str, Mapping[str, int]] | None = (
+        None  #: what the last complete look found, by older key and kind; ``None`` before one
+    )
 
 
 class KeysTold(NamedTuple):

@@ -7,16 +7,21 @@ Every write goes through ``commit``: one call is one atomic, durable transaction
 one disk flush. Reads see everything whose ``commit`` has returned (read-your-writes within the process).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from proxy.storage.changes import Change
 from proxy.storage.query import Group, Grouping, Page, Select
 from proxy.storage.rows import File, Layout, Past, Reply, Row, Staged
 
+#: Asked before a commit is accepted; raises ``Conflict`` for one that must not be.
+Guard = Callable[[Sequence[Change]], None]
+
 
 class Store(Protocol):
     """One open database. Drivers' errors come out as ``VaultError``: ``VAULT_DOWN`` for what may pass."""
+
+    guard: Guard | None
 
     async def close(self) -> None:
         """Finish what was accepted, then close. Idempotent."""
@@ -63,6 +68,9 @@ class Store(Protocol):
     async def past(self, table: str, key: bytes, limit: int, offset: int) -> tuple[list[Past], int]:
         """Past versions under a key, newest first (by ``at``, then version); and how many there are in all."""
 
+    async def past_scan(self, table: str, after: tuple[int, int], limit: int) -> list[Past]:
+        """Past versions of all rows behind that pair of row id and version, ascending; at most ``limit``."""
+
     async def files(self, table: str, rids: Sequence[int]) -> dict[int, tuple[File, ...]]:
         """The files of these rows, oldest first (by ``created_at``, then id); rows without any are left out."""
 
@@ -71,6 +79,9 @@ class Store(Protocol):
 
     async def reply(self, table: str, key: bytes, now: int) -> Reply | None:
         """What was answered under that key, unless it has expired."""
+
+    async def reply_scan(self, table: str, after: bytes, limit: int) -> list[Reply]:
+        """Replies with a larger key than ``after``, ascending, expired or not; at most ``limit``."""
 
     async def prune(self, table: str, before: int, now: int, limit: int) -> int:
         """Remove past versions made before ``before`` and replies expired at ``now``, at most ``limit`` of each; how many in all."""
@@ -89,6 +100,9 @@ class Store(Protocol):
 
     async def put_note(self, name: str, content: bytes, expected: bytes | None) -> None:
         """Write a note durably if it still is ``expected`` (``None``: absent); else ``VaultError(CONFLICT)``."""
+
+    async def notes(self, ending: str) -> list[str]:
+        """The names of all notes that end with that text, in order."""
 
     async def drop_notes(self, ending: str) -> None:
         """Remove every note whose name ends with that text, all at once and durably; none: no effect."""

@@ -1,5 +1,6 @@
 """The changes of which a commit is made, each with its precondition and what it does when that does not hold."""
 
+import enum
 from typing import NamedTuple
 
 from proxy.storage.rows import File, Past, Reply, Row, Staged
@@ -104,11 +105,13 @@ class Attach(NamedTuple):
 class Amend(NamedTuple):
     """Overwrite everything of a file but ``file_id`` and ``created_at``; another ``rid`` moves it there, another ``object`` dooms the one before.
 
-    ``Conflict`` when ``holder`` has no such file (any more), the new row is gone, or the name is taken there.
+    ``Conflict`` when ``holder`` has no such file (any more), the new row is gone, the name is taken there, or ``was`` is given and the
+    file has another object by now: whoever wants the content to stay says so, since somebody may have sealed it anew meanwhile.
     """
 
     file: File
     holder: int  #: the row that has it now
+    was: str | None = None  #: the object that it has now; ``None``: whichever
 
 
 class Detach(NamedTuple):
@@ -125,9 +128,30 @@ class Remember(NamedTuple):
     now: int
 
 
+class Part(enum.IntEnum):
+    """Where sealed bytes stand, what tells the place, and how many of them there are."""
+
+    ROW = 0  #: (rid): body and key_sealed of a row
+    STAGED = 1  #: (sid, rid): the body of a staged change
+    PAST = 2  #: (rid, version): the body of a past version
+    FILE = 3  #: (file_id, rid): what is known of a file
+
+
+class Recast(NamedTuple):
+    """Put sealed bytes in place of others that say the same. No effect when those others are not there (any more).
+
+    Nothing else changes: no version, no time, no index. So nobody has to be kept from writing meanwhile.
+    """
+
+    part: Part
+    place: tuple[int | bytes, ...]
+    before: tuple[bytes | None, ...]
+    after: tuple[bytes | None, ...]
+
+
 Change = (
     Insert | Release | Accept | Bind | Replace | Stage | Unstage | Doubt | Reindex | Remove
-    | Inscribe | Attach | Amend | Detach | Remember
+    | Inscribe | Attach | Amend | Detach | Remember | Recast
 )  # fmt: skip
 
 

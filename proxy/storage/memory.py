@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from time import perf_counter
 
 from proxy.storage import memory_query
+from proxy.storage.base import Guard
 from proxy.storage.changes import Change
 from proxy.storage.hooks import Hooks
 from proxy.storage.memory_table import Table
@@ -25,6 +26,7 @@ class MemoryStore:
     """A ``Store`` that forgets everything when it is dropped."""
 
     def __init__(self, hooks: Hooks | None = None) -> None:
+        self.guard: Guard | None = None
         self._hooks = hooks or Hooks()
         self._tables: dict[str, Table] = {}
         self._notes: dict[str, bytes] = {}
@@ -42,6 +44,8 @@ class MemoryStore:
     async def commit(self, table: str, changes: Sequence[Change]) -> None:
         since = perf_counter()
         work = self._table(table).copy()
+        if self.guard is not None:
+            self.guard(changes)
         for change in changes:
             work.apply(change)
         self._tables[table] = work
@@ -100,6 +104,10 @@ class MemoryStore:
         found.sort(key=lambda past: (past.at, past.version, past.rid), reverse=True)
         return found[offset : offset + limit], len(found)
 
+    async def past_scan(self, table: str, after: tuple[int, int], limit: int) -> list[Past]:
+        held = self._table(table).past
+        return [held[place] for place in sorted(place for place in held if place > after)[:limit]]
+
     async def files(self, table: str, rids: Sequence[int]) -> dict[int, tuple[File, ...]]:
         held = self._table(table)
         return {rid: tuple(files) for rid in rids if (files := held.files_of(rid))}
@@ -111,6 +119,10 @@ class MemoryStore:
     async def reply(self, table: str, key: bytes, now: int) -> Reply | None:
         reply = self._table(table).replies.get(key)
         return reply if reply is not None and reply.expires_at > now else None
+
+    async def reply_scan(self, table: str, after: bytes, limit: int) -> list[Reply]:
+        held = self._table(table).replies
+        return [held[key] for key in sorted(key for key in held if key > after)[:limit]]
 
     async def prune(self, table: str, before: int, now: int, limit: int) -> int:
         held = self._table(table)
@@ -147,6 +159,10 @@ class MemoryStore:
         if self._notes.get(name) != expected:
             raise changed_meanwhile(name)
         self._notes[name] = content
+
+    async def notes(self, ending: str) -> list[str]:
+        self._refuse_closed()
+        return sorted(name for name in self._notes if name.endswith(ending))
 
     async def drop_notes(self, ending: str) -> None:
         self._refuse_closed()

@@ -19,6 +19,8 @@ from proxy.storage.changes import (
     Doubt,
     Inscribe,
     Insert,
+    Part,
+    Recast,
     Reindex,
     Release,
     Remember,
@@ -206,6 +208,8 @@ class Table:
         before = self.files.get(file.file_id)
         if before is None or before.rid != change.holder or file.rid not in self.rows or self._named(file):
             raise Conflict(change)
+        if change.was not in {None, before.object}:
+            raise Conflict(change)
         self.files[file.file_id] = file._replace(created_at=before.created_at)
         if before.object != file.object:
             self.doomed.append(before.object)
@@ -223,6 +227,37 @@ class Table:
         if before is not None and before.expires_at > change.now:
             raise Conflict(change)
         self.replies[change.reply.key] = change.reply
+
+    @apply.register
+    def _(self, change: Recast) -> None:
+        if change.part is Part.ROW:
+            self._recast_row(change)
+        elif change.part is Part.PAST:
+            self._recast_past(change)
+        elif change.part is Part.STAGED:
+            self._recast_staged(change)
+        else:
+            self._recast_file(change)
+
+    def _recast_row(self, change: Recast) -> None:
+        for rid, row in self.rows.items():
+            if (rid,) == change.place and (row.body, row.key_sealed) == change.before:
+                self.rows[rid] = row._replace(body=change.after[0] or b"", key_sealed=change.after[1])
+
+    def _recast_past(self, change: Recast) -> None:
+        for place, past in self.past.items():
+            if place == change.place and (past.body,) == change.before:
+                self.past[place] = past._replace(body=change.after[0] or b"")
+
+    def _recast_staged(self, change: Recast) -> None:
+        for sid, staged in self.staged.items():
+            if (sid, staged.rid) == change.place and (staged.body,) == change.before:
+                self.staged[sid] = staged._replace(body=change.after[0] or b"")
+
+    def _recast_file(self, change: Recast) -> None:
+        for file_id, file in self.files.items():
+            if (file_id, file.rid) == change.place and (file.sealed,) == change.before:
+                self.files[file_id] = file._replace(sealed=change.after[0] or b"")
 
     def _beside(self, rid: int, sid: int) -> bool:
         return sid in self.staged and self.staged[sid].rid == rid

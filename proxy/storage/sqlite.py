@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from proxy.errors import Code, VaultError
 from proxy.storage import sqlite_beside, sqlite_groups, sqlite_query
+from proxy.storage.base import Guard
 from proxy.storage.changes import Change
 from proxy.storage.hooks import Hooks
 from proxy.storage.names import changed_meanwhile, check_names, closed, unknown
@@ -34,6 +35,7 @@ _CACHE = 16384
 #: Rows of each table that one transaction of ``drop`` removes, so that commits to other tables need not wait long.
 _DROPPED = 2000
 
+_NOTES = "SELECT name FROM notes WHERE substr(name, -length(?1)) = ?1 ORDER BY name"
 _NOTE = "SELECT content FROM notes WHERE name = ?"
 
 
@@ -44,6 +46,7 @@ class SqliteStore:
     """
 
     def __init__(self, file: DatabaseFile, writer: Writer) -> None:
+        self.guard: Guard | None = None
         self._file = file
         self._writer = writer
         self._readers = Readers(lambda: prepare(file.connect_reader(cache=_CACHE)))
@@ -75,6 +78,8 @@ class SqliteStore:
             return
         if self._writer.full:
             await self._writer.room()
+        if self.guard is not None:
+            self.guard(changes)  # in one breath with the next line: what comes before a note is durable when that is
         await self._writer.submit(sql, changes)
 
     async def rows(self, table: str, rids: Sequence[int]) -> dict[int, Row]:
@@ -140,6 +145,11 @@ class SqliteStore:
         found = [sqlite_beside.read_past(raw) for raw in self._fetch(beside.past, (key, limit, offset))]
         return found, self._fetch(beside.pasts, (key,))[0][0]
 
+    async def past_scan(self, table: str, after: tuple[int, int], limit: int) -> list[Past]:
+        text, parameters = self._statements(table).beside.past_scan, (*after, limit)
+        raws = await self._readers.ask(lambda reader: reader.execute(text, parameters).fetchall())
+        return [sqlite_beside.read_past(raw) for raw in raws]
+
     async def files(self, table: str, rids: Sequence[int]) -> dict[int, tuple[File, ...]]:
         sql = self._statements(table)
         found: dict[int, tuple[File, ...]] = {}
@@ -155,6 +165,10 @@ class SqliteStore:
     async def reply(self, table: str, key: bytes, now: int) -> Reply | None:
         found = self._fetch(self._statements(table).beside.reply, (key, now))
         return sqlite_beside.read_reply(found[0]) if found else None
+
+    async def reply_scan(self, table: str, after: bytes, limit: int) -> list[Reply]:
+        raws = self._fetch(self._statements(table).beside.reply_scan, (after, limit))
+        return [sqlite_beside.read_reply(raw) for raw in raws]
 
     async def prune(self, table: str, before: int, now: int, limit: int) -> int:
         beside = self._statements(table).beside
@@ -184,6 +198,9 @@ class SqliteStore:
     async def put_note(self, name: str, content: bytes, expected: bytes | None) -> None:
         self._refuse_closed()
         await self._writer.call(lambda connection: _put_note(connection, name, content, expected))
+
+    async def notes(self, ending: str) -> list[str]:
+        return [name for (name,) in self._fetch(_NOTES, (ending,))]
 
     async def drop_notes(self, ending: str) -> None:
         self._refuse_closed()

@@ -44,7 +44,7 @@ class Beside:
         )
         self.amend = (
             f"UPDATE {files} SET rid = ?1, name = ?2, object = ?3, size = ?4, updated_at = ?5, sealed = ?6"
-            f" WHERE file_id = ?7 AND rid = ?8 AND {there}"
+            f" WHERE file_id = ?7 AND rid = ?8 AND object = coalesce(?9, object) AND {there}"
         )
         self.detach = f"DELETE FROM {files} WHERE file_id = ? AND rid = ?"
         doom = f"INSERT OR IGNORE INTO doomed (object) SELECT object FROM {files}"
@@ -58,10 +58,19 @@ class Beside:
             " WHERE expires_at <= ?"
         )
         self.past = f"SELECT {PAST} FROM {past} WHERE key = ? ORDER BY at DESC, version DESC, rid DESC LIMIT ? OFFSET ?"
+        self.past_scan = f"SELECT {PAST} FROM {past} WHERE (rid, version) > (?, ?) ORDER BY rid, version LIMIT ?"
         self.pasts = f"SELECT count(*) FROM {past} WHERE key = ?"
         self.files_head = f"SELECT {FILE} FROM {files} WHERE rid IN"
         self.file_scan = f"SELECT {FILE} FROM {files} WHERE file_id > ? ORDER BY file_id LIMIT ?"
         self.reply = f"SELECT {REPLY} FROM {replies} WHERE key = ? AND expires_at > ?"
+        self.reply_scan = f"SELECT {REPLY} FROM {replies} WHERE key > ? ORDER BY key LIMIT ?"
+        #: By ``Part``: the new bytes, the place, the bytes that have to be there.
+        self.recast = (
+            f"UPDATE {rows} SET body = ?, key_sealed = ? WHERE rid = ? AND body = ? AND key_sealed IS ?",
+            f"UPDATE s_{table} SET body = ? WHERE sid = ? AND rid = ? AND body = ?",
+            f"UPDATE {past} SET body = ? WHERE rid = ? AND version = ? AND body = ?",
+            f"UPDATE {files} SET sealed = ? WHERE file_id = ? AND rid = ? AND sealed = ?",
+        )
         self.prune_past = (
             f"DELETE FROM {past} WHERE rowid IN"
             f" (SELECT rowid FROM {past} WHERE at < ? ORDER BY at, rid, version LIMIT ?)"
@@ -91,9 +100,9 @@ class Beside:
             place = (change.file_id, change.rid)
             connection.execute(self.doom_one, place)
             return connection.execute(self.detach, place).rowcount == 1
-        file, holder = change
+        file, holder, was = change
         connection.execute(self.doom_other, (file.file_id, holder, file.object))
-        return connection.execute(self.amend, (*file[1:5], *file[6:], file.file_id, holder)).rowcount == 1
+        return connection.execute(self.amend, (*file[1:5], *file[6:], file.file_id, holder, was)).rowcount == 1
 
 
 def read_past(raw: tuple[Any, ...]) -> Past:

@@ -21,6 +21,8 @@ from proxy.storage.changes import (
     Doubt,
     Inscribe,
     Insert,
+    Part,
+    Recast,
     Reindex,
     Release,
     Remember,
@@ -32,7 +34,7 @@ from proxy.storage.changes import (
 from proxy.storage.sqlite_sql import Statements
 
 # The order in which a segment runs. Plain integers: members of an enumeration compare ten times slower.
-_INSERT, _STAGE, _RELEASE, _BIND, _INSCRIBE, _REPLACE, _DOUBT, _UNSTAGE, _REINDEX, _FILE, _REMOVE = range(11)
+_INSERT, _STAGE, _RELEASE, _BIND, _INSCRIBE, _REPLACE, _DOUBT, _UNSTAGE, _REINDEX, _FILE, _RECAST, _REMOVE = range(12)
 
 #: Token index entries from which on sorting them costs less than it spares.
 _SORTED = 64
@@ -51,7 +53,7 @@ class Segment:
 
     __slots__ = (
         "_accepts", "_adds", "_alone", "_binds", "_claims", "_doubts", "_drops", "_files", "_forgets", "_indexed",
-        "_inscribes", "_inserts", "_releases", "_removes", "_replaces", "_replies", "_seen", "_shares", "_sql",
+        "_inscribes", "_inserts", "_recasts", "_releases", "_removes", "_replaces", "_replies", "_seen", "_shares", "_sql",
         "_stages", "_unstages",
     )  # fmt: skip
 
@@ -75,6 +77,7 @@ class Segment:
         self._adds: list[tuple[bytes, int]] = []
         self._files: list[Attach | Amend | Detach] = []
         self._replies: list[tuple[Any, ...]] = []
+        self._recasts: list[Recast] = []
         self._removes: list[tuple[int]] = []
         self._forgets: list[tuple[int]] = []  # of them, those whose past goes too
 
@@ -110,6 +113,8 @@ class Segment:
                 many(text, moves)
         if self._files or self._replies:
             self._write_beside(connection)
+        if self._recasts:
+            self._recast(connection)
         return len(self._inserts) - (self._remove(connection) if self._removes else 0)
 
     def _write_new(self, connection: Connection) -> None:
@@ -150,6 +155,12 @@ class Segment:
                 raise Unmet
         if self._replies:
             _each(connection.executemany(beside.remember, self._replies), self._replies)
+
+    def _recast(self, connection: Connection) -> None:
+        for part in Part:
+            moves = [(*after, *place, *before) for of, place, before, after in self._recasts if of is part]
+            if moves:
+                connection.executemany(self._sql.beside.recast[part], moves)
 
     def _remove(self, connection: Connection) -> int:
         beside, used = self._sql.beside, self._sql.used
@@ -202,7 +213,7 @@ class Segment:
     def _release(self, change: Release) -> bool:
         key, rid, at = change
         # Whose key it takes is not known here, and all of them write or read when that row was updated.
-        if self._replaces or self._accepts or self._comes_late(key, _RELEASE):
+        if self._replaces or self._accepts or self._recasts or self._comes_late(key, _RELEASE):
             return False
         self._releases.append((at, key, rid))
         return True
@@ -274,6 +285,14 @@ class Segment:
         self._replies.append((*change.reply, change.now))
         return True
 
+    def _recast_part(self, change: Recast) -> bool:
+        place = change.place
+        rid = place[0] if change.part in (Part.ROW, Part.PAST) else place[1]
+        if self._comes_late(rid, _RECAST):
+            return False
+        self._recasts.append(change)
+        return True
+
     def _remove_row(self, change: Remove) -> bool:
         rid, keep_past = change
         if self._seen.get(rid) != _REMOVE:  # else it is gone by then, and its past is nobody's business any more
@@ -299,6 +318,7 @@ class Segment:
         Amend: _file,
         Detach: _file,
         Remember: _remember,
+        Recast: _recast_part,
     }
 
 

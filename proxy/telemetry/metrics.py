@@ -156,7 +156,8 @@ METRICS: Final[dict[str, Declared]] = {
     "domicile_resealed_records": Declared(
         "gauge",
         ("environment", "state"),
-        "Records of the run that seals them anew with the data key of now: done, unreadable (they do not open).",
+        "What the run that seals anew with the data key of now has been to: records (done), past versions (versions), contents of files "
+        "(contents); unreadable: of all of them, those that do not open.",
     ),
     "domicile_tls_handshakes_total": Declared(
         "counter",

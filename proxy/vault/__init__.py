@@ -15,4 +15,7 @@ rows, as ``collection`` is the proxy's.
 Attachments of records: ``attachments`` has the use cases, ``attached`` what is known of a file (sealed beside its record's row), ``contents`` the
 content (sealed in chunks in the object store; the second file where clear text and keys meet). ``objectsweep`` removes objects that no
 row names, ``belonging`` keeps a vault from another one's, and ``verify`` looks at everything that a stopped vault holds.
+
+Keys: ``rekeying`` puts another data key in use, takes one away, and wraps keysets anew; ``reseal`` brings everything under the key of now in the
+background, page by page (``anew``), looks through all of it (``keyuse``) and lets go of what nothing needs; ``fence`` keeps out what comes too late.
 """

@@ -19,6 +19,7 @@ from proxy.storage.changes import Amend
 from proxy.storage.rows import File, Row
 from proxy.vault.contents import Kept
 from proxy.vault.records import Records
+from proxy.vault.seal import Sealer
 
 
 class _Known(
@@ -89,6 +90,19 @@ def name_hash(records: Records, filename: str) -> bytes:
     return records.hash_name(same_name(filename))
 
 
+def kept_of(sealer: Sealer, row: Row, file: File) -> Kept:
+    """Where the content of a file of the row is, and what opens it. Raises ``VaultError(CANNOT_OPEN)``."""
+    known = _decode(sealer.open_file(file, row.salt))
+    return Kept(file.object, known.salt, known.size, known.hash)
+
+
+def rekept(sealer: Sealer, row: Row, file: File, kept: Kept) -> File:
+    """The file of the row with its content in another object. Raises ``VaultError(CANNOT_OPEN)``."""
+    known = replace(_decode(sealer.open_file(file, row.salt)), salt=kept.salt)
+    sealed = sealer.record(row.rid, row.salt).file(_encode(known), file.file_id, kept.object)
+    return file._replace(object=kept.object, sealed=sealed)
+
+
 def open_file(records: Records, row: Row, file: File) -> Opened:
     """A file of the row. ``VaultError(CANNOT_OPEN)`` when it was changed, or moved from another row or object."""
     plain = records.collection.sealer.open_file(file, row.salt)
@@ -153,7 +167,7 @@ def handed_over(
     for file in files.values():
         opened = open_file(records, source, file)
         label = Label(opened.attachment.filename, opened.attachment.mime_type)
-        changes.append(Amend(file_of(records, destination, opened.kept, label, file), source.rid))
+        changes.append(Amend(file_of(records, destination, opened.kept, label, file), source.rid, file.object))
     return changes
 
 
@@ -175,7 +189,7 @@ def adopted(records: Records, rows: tuple[Row, Row], files: Iterable[File], othe
             name = _numbered(opened.attachment.filename, number)
         taken.add(name_hash(records, name))
         label = Label(name, opened.attachment.mime_type)
-        changes.append(Amend(file_of(records, destination, opened.kept, label, file), source.rid))
+        changes.append(Amend(file_of(records, destination, opened.kept, label, file), source.rid, file.object))
     return changes
 
 

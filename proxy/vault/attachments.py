@@ -145,7 +145,7 @@ async def change(owner: Owner, file_id: str, label: tuple[str | None, str | None
             if changed.name != file.name:
                 _refuse_taken((await _place(owner, wanted))[1])
             shown = open_file(records, row, changed).attachment
-            if await attempt(records, [Amend(changed, row.rid)]):
+            if await attempt(records, [Amend(changed, row.rid, file.object)]):
                 noting.written(records.name, (owner.key,), (), (file_id,))
                 return shown
     raise overtaken(records)

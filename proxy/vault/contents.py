@@ -104,6 +104,40 @@ class Contents:
         finally:
             self._traffic.uploading.discard(name)
 
+    async def current(self, name: str) -> bool:
+        """Whether an object was sealed with the data key of now. Raises ``NoObject``, ``VaultError`` (FILES_UNAVAILABLE)."""
+        return self._streams.current(await self.header(name))
+
+    async def header(self, name: str) -> bytes:
+        """What an object begins with, which tells the data key; raises as ``current``."""
+        opened = await self.objects.open(name)
+        try:
+            return await opened.read(0, HEADER_BYTES)
+        finally:
+            opened.close()
+
+    @asynccontextmanager
+    async def again(self, kept: Kept, scope: bytes) -> AsyncIterator[Kept]:
+        """The same content as another object, sealed with the data key of now; its row has to be changed within the block.
+
+        It takes no transfer away from anybody, and a limit that was lowered since does not count. Raises as ``open``, and
+        ``VaultError(CANNOT_OPEN)`` where the content is not the one that its row tells of: nothing is kept then.
+        """
+        content = await self.open(kept, scope)
+        name = kept.object[:32] + random_bytes(8).hex()
+        self._traffic.uploading.add(name)
+        try:
+            salt = random_bytes(SALT_BYTES)
+            sealing = _Sealing(self._streams.sealer(salt, _bound(scope, name)), kept.size)
+            await self.objects.put(name, sealing.pieces(content.pieces()))
+            if sealing.digest.hexdigest() != kept.hash:
+                await self.drop(name)
+                raise cannot_open()
+            yield kept._replace(object=name, salt=salt)
+        finally:
+            self._traffic.uploading.discard(name)
+            content.close()
+
     async def drop(self, name: str) -> None:
         """Remove an object whose row was refused for certain. Where that fails, the sweep does it."""
         try:

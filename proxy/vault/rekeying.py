@@ -1,9 +1,11 @@
-"""Other keys for an environment: a fresh data key, or its keyset wrapped anew by another master key.
+"""Other keys for an environment: a fresh data key, fewer of them, or its keyset wrapped anew by another master key.
 
 What is stored comes first, always: a wrapped keyset is opened before it is written, written only over the one that it was made
 from, and read back before anybody uses it. So there is no moment at which a crash leaves a vault that does not open, and
 two processes, or the end of an environment, never undo each other.
 """
+
+from collections.abc import Collection
 
 from proxy.crypto.keyset import Keyset
 from proxy.crypto.master import MasterKey
@@ -21,6 +23,16 @@ async def renew(store: Store, master: MasterKey, keyset: Keyset) -> None:
     before = await _stored(store, keyset.environment)
     fresh = Keyset.unwrap(before, master).rotated()
     keyset.adopt(await _put(store, master, fresh, before))
+
+
+async def drop(store: Store, master: MasterKey, keyset: Keyset, keys: Collection[str]) -> None:
+    """Take data keys out of a keyset in use; whatever they have sealed never opens again. Raises as ``renew``.
+
+    What is stored is written first, and read back: after a crash the keys are there, or they are gone. The caller knows that nothing
+    needs them. ``ValueError`` for the key that seals.
+    """
+    before = await _stored(store, keyset.environment)
+    keyset.forget(await _put(store, master, Keyset.unwrap(before, master).without(keys), before))
 
 
 async def rewrap(store: Store, master: MasterKey, environment: str) -> bool:
@@ -49,13 +61,9 @@ async def _put(store: Store, master: MasterKey, keyset: Keyset, before: bytes) -
 
 
 def _same(keyset: Keyset, read: Keyset) -> Keyset:
-    """The keyset as read back. Raises ``VaultError(BAD_STORE)`` when it lacks anything."""
-    try:
-        read.adopt(keyset)
-    except ValueError:
-        raise VaultError(
-            Code.BAD_STORE, "The wrapped keys do not read back as they were written: check the disk."
-        ) from None
+    """The keyset as read back. Raises ``VaultError(BAD_STORE)`` when it is another one."""
+    if not read.same(keyset):
+        raise VaultError(Code.BAD_STORE, "The wrapped keys do not read back as they were written: check the disk.")
     return read
 
 

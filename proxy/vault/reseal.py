@@ -1,29 +1,44 @@
 """Sealing anew, with the data key that seals now, what older ones have sealed: in the background, while others read and write.
 
-A run goes through all tables of an environment, batch by batch (``migration.Pass``): the body, the key and the files' lines of each
-record, in one commit, under the record's lock. How far it is stands in the store: whoever opens the vault next goes on there. A
-record keeps its salt, its version and its times, so nobody notices.
+A run goes through everything that an environment keeps, stage by stage and page by page (``anew``). How far it is stands in the
+store: whoever opens the vault next goes on there. Kept answers are left alone, since they end within a day.
 
-Not sealed anew is what goes by itself: past versions (``history.keep``), staged changes (``pending.keep``), kept answers (a day), and the
-contents of files, each of which has a key and a salt of its own; nor the tables of schemas that nobody declares any more, whose
-columns nobody knows. Older data keys stay in the keyset and open all of it.
+Then all of it is looked at once more (``keyuse``), behind a fence that notices what comes meanwhile. An older key under which that
+finds nothing is dropped (``Retire``). Where it finds something, that is written down, so that everybody can see why a key is still there,
+and it looks again: when the last answer has expired, else a day later.
 """
 
 import asyncio
 import enum
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
-from proxy.errors import Code, VaultError
-from proxy.storage.changes import Amend, Bind, Change, Replace
-from proxy.storage.rows import File, Row
-from proxy.vault.collection import Collection
-from proxy.vault.migration import Pass, Progress
+from proxy.errors import VaultError
+from proxy.vault import anew
+from proxy.vault.anew import Page, Place, Turn
+from proxy.vault.fence import fence_of
+from proxy.vault.keyuse import Use, look
+from proxy.vault.registry import places
+from proxy.vault.seal import Sealer
 from proxy.vault.vault import Vault
 
 #: Seconds until a run that the store has interrupted is tried again.
 _RETRY = 5.0
+#: Pages after which it is written down how far the run is.
+_NOTED: Final = 20
+#: Seconds between two looks whether uploads have ended that began before.
+_UPLOADS: Final = 0.2
+#: Times that a run goes through everything, where things that open are left under an older key.
+_ROUNDS: Final = 3
+#: Milliseconds after which it looks again at what something else than an answer keeps.
+_DAY: Final = 86_400_000
+#: The same where only something came meanwhile that an older key has sealed.
+_SOON: Final = 60_000
+
+#: Takes these data keys out of the keyset: nothing needs them any more. No effect where another key seals meanwhile.
+Retire = Callable[[Sequence[str]], Awaitable[None]]
 
 
 class State(enum.StrEnum):
@@ -35,46 +50,68 @@ class State(enum.StrEnum):
     DONE = "done"
 
 
+class Stage(enum.StrEnum):
+    """What a run is at."""
+
+    RECORDS = "records"
+    VERSIONS = "versions"
+    CONTENTS = "contents"
+    NOTES = "notes"
+    LOOK = "look"
+    END = "end"
+
+
 class Run(msgspec.Struct, frozen=True):
-    """One run, as its note has it."""
+    """One run, as its note has it. Figures are of this round."""
 
     key: str  #: the data key that everything is sealed with
     state: State = State.RUNNING
-    done: int = 0  #: records; the figures of tables that are done, or of the whole run
-    unreadable: int = 0  #: records that do not open; they stay as they are
-    tables: tuple[str, ...] = ()  #: that are done
+    done: int = 0  #: records
+    unreadable: int = 0  #: things that do not open; they stay as they are
+    tables: tuple[str, ...] = ()  #: that are done in this stage
+    stage: Stage | None = None  #: ``None``: a note of a version that knew no stages
+    table: str = ""  #: that the stage is at
+    after: str = ""  #: where in it the next page begins
+    versions: int = 0
+    contents: int = 0
+    round: int = 1
+    used: Mapping[str, Mapping[str, int]] | None = None  #: what the last look has found, by key and kind
+    again: int = 0  #: when to look again, in milliseconds since the epoch
 
 
 _decode = msgspec.json.Decoder(Run).decode
 _encode = msgspec.json.Encoder().encode
+_change = msgspec.structs.replace
+
+_TURNS: Final[Mapping[Stage, tuple[Turn, str]]] = {
+    Stage.RECORDS: (anew.records, "done"),
+    Stage.VERSIONS: (anew.versions, "versions"),
+    Stage.CONTENTS: (anew.contents, "contents"),
+}
+_ORDER: Final = tuple(Stage)
 
 
 class Resealing:
     """The runs of one environment, one at a time. ``load`` before use, ``close`` after it."""
 
-    def __init__(self, vault: Vault, report: Callable[[VaultError], None]) -> None:
+    def __init__(self, vault: Vault, report: Callable[[VaultError], None], retire: Retire) -> None:
         self._vault = vault
         self._report = report
+        self._retire = retire
         self._note = f"reseal:{vault.environment}"
         self._stored: bytes | None = None
         self._run: Run | None = None
-        self._progress = Progress()
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def run(self) -> Run | None:
+        """How far it is; ``None``: nothing was ever sealed with another key."""
+        return self._run
 
     @property
     def state(self) -> State:
         """Where it stands."""
         return State.NONE if self._run is None else self._run.state
-
-    @property
-    def done(self) -> int:
-        """Records that the run has been to."""
-        return 0 if self._run is None else self._run.done + self._progress.done
-
-    @property
-    def unreadable(self) -> int:
-        """Records that it could not open."""
-        return 0 if self._run is None else self._run.unreadable + self._progress.unreadable
 
     async def load(self) -> None:
         """Read where it stands."""
@@ -83,9 +120,9 @@ class Resealing:
 
     async def start(self) -> None:
         """Go on with what was under way; begin where a key was rotated and nobody got as far as to begin. After ``load``."""
-        keys = self._vault.keyset.data_keys
-        if self._run is not None and self._run.key == keys[-1]:
-            if self._run.state is State.RUNNING:
+        keys, run = self._vault.keyset.data_keys, self._run
+        if run is not None and run.key == keys[-1] and run.stage is not None:
+            if run.state is State.RUNNING:
                 self._go()
         elif len(keys) > 1:
             await self.begin()
@@ -93,18 +130,29 @@ class Resealing:
     async def begin(self) -> None:
         """Seal everything with the key that seals now; a run for another one ends. Raises what the store raises."""
         await self.close()
-        key = self._vault.keyset.data_keys[-1]
-        if self._run is not None and self._run.key == key:
-            await self._save(msgspec.structs.replace(self._run, state=State.RUNNING))
+        key, run = self._vault.keyset.data_keys[-1], self._run
+        if run is not None and run.key == key and run.stage not in (None, Stage.END):
+            await self._save(_change(run, state=State.RUNNING))
         else:
-            await self._save(Run(key))
+            await self._save(Run(key, stage=Stage.RECORDS))
         self._go()
+
+    async def follow_up(self) -> None:
+        """Look again at what keeps older keys, where it is time to."""
+        run = self._run
+        busy = self._task is not None and not self._task.done()
+        if run is None or busy or run.state is not State.DONE or not run.again or self._vault.clock() < run.again:
+            return
+        if len(self._vault.keyset.data_keys) > 1:
+            if any(kind != "replies" for counted in (run.used or {}).values() for kind in counted):
+                await self._save(Run(run.key, stage=Stage.RECORDS, round=_ROUNDS, used=run.used))
+            self._go()
 
     async def stop(self) -> None:
         """Stop a run under way; ``begin`` goes on with it. Raises what the store raises."""
         await self.close()
         if self._run is not None and self._run.state is State.RUNNING:
-            await self._save(msgspec.structs.replace(self._run, state=State.STOPPED))
+            await self._save(_change(self._run, state=State.STOPPED))
 
     async def settled(self) -> None:
         """Wait until no run is under way."""
@@ -117,7 +165,6 @@ class Resealing:
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-        self._progress = Progress()
 
     # ------------------------------------------------------------------ parts
 
@@ -127,68 +174,103 @@ class Resealing:
     async def _carry_out(self) -> None:
         while True:
             try:
-                await self._tables()
+                await self._through()
                 return
             except VaultError as error:
                 self._report(error)
                 await asyncio.sleep(_RETRY)
 
-    async def _tables(self) -> None:
-        for collection in tuple(self._vault.collections()):
+    async def _through(self) -> None:
+        run = self._run
+        while run is not None:
+            if run.stage in _TURNS:
+                await self._tables(run)
+            elif run.stage is Stage.NOTES:
+                unreadable = run.unreadable + await anew.notes(self._vault)
+                await self._save(_change(run, unreadable=unreadable, stage=Stage.LOOK))
+            elif await self._looked(run):
+                return
             run = self._run
-            if run is None or collection.table in run.tables:
-                continue
-            self._progress = Progress()
-            await ResealPass(collection, run.key, self._progress).run(lambda _: ())
-            at, self._progress = self._progress, Progress()
-            done, unreadable = run.done + at.done, run.unreadable + at.unreadable
-            tables = (*run.tables, collection.table)
-            await self._save(msgspec.structs.replace(run, done=done, unreadable=unreadable, tables=tables))
-        if self._run is not None:
-            await self._save(msgspec.structs.replace(self._run, state=State.DONE))
+
+    async def _tables(self, run: Run) -> None:
+        """One stage, from where it is."""
+        stage = run.stage or Stage.RECORDS
+        await self._vault.wake()
+        for name, table in sorted((await places(self._vault.store, self._vault.environment)).items()):
+            if table not in run.tables and await self._there(name):
+                run = await self._table(run, name, table)
+        following = _ORDER[_ORDER.index(stage) + 1]
+        await self._save(_change(run, stage=following, tables=(), table="", after=""))
+
+    async def _table(self, run: Run, name: str, table: str) -> Run:
+        turn, figure = _TURNS[run.stage or Stage.RECORDS]
+        sealer = Sealer(self._vault.keyset.aead(), self._vault.environment, name)
+        place, pages = Place(self._vault, table, sealer), 0
+        after = run.after if run.table == table else ""
+        try:
+            while page := await turn(place, after):
+                run, after, pages = _counted(run, table, page, figure), page.after, pages + 1
+                self._run = run
+                if pages % _NOTED == 0:
+                    await self._save(run)
+        except VaultError:
+            if await self._there(name):
+                raise  # else its schema was removed meanwhile, with everything in it
+        await self._save(_change(run, tables=(*run.tables, table), table="", after=""))
+        return self._run or run
+
+    async def _there(self, name: str) -> bool:
+        return name in await places(self._vault.store, self._vault.environment)
+
+    async def _looked(self, run: Run) -> bool:
+        """Look at everything, and let keys go that nothing needs; whether that is all for now."""
+        older = self._vault.keyset.data_keys[:-1]
+        await self._uploaded()
+        fence = fence_of(self._vault.store)
+        fence.watch(older)
+        await self._save(run)  # every commit that came before is durable now, and will be seen
+        use = await look(self._vault)
+        seen = [key for key in older if fence.seen(key)]
+        free = [key for key in older if not use.of(key) and key not in seen]
+        if free:
+            fence.refuse(free)
+            await self._retire(free)
+        fence.ease(older)
+        kept = [key for key in older if key not in free]
+        left = sum(use.of(key).total() - use.of(key)["replies"] for key in kept)
+        if run.state is State.RUNNING and run.round < _ROUNDS and (seen or left > run.unreadable):
+            await self._save(Run(run.key, stage=Stage.RECORDS, round=run.round + 1))
+            return False
+        again = self._again(use, kept, left) if kept else 0
+        used = {key: dict(use.of(key)) for key in kept}
+        await self._save(_change(run, state=State.DONE, stage=Stage.END, used=used, again=again))
+        return True
+
+    def _again(self, use: Use, kept: Sequence[str], left: int) -> int:
+        now = self._vault.clock()
+        if left:
+            return now + _DAY
+        return max([use.until.get(key, 0) + 1 for key in kept if use.of(key)], default=now + _SOON)
+
+    async def _uploaded(self) -> None:
+        """Wait until all uploads have ended that are under way: one of them may have begun with an older key."""
+        contents = self._vault.contents
+        before = frozenset() if contents is None else contents.uploading()
+        while contents is not None and (before := before & contents.uploading()):  # noqa: ASYNC110  # nobody tells
+            await asyncio.sleep(_UPLOADS)
 
     async def _save(self, run: Run) -> None:
+        """Write down how far it is. Who is cancelled meanwhile waits until that is written, and knows what is."""
         content = _encode(run)
-        await self._vault.store.put_note(self._note, content, self._stored)
-        self._stored, self._run = content, run
+        writing = asyncio.ensure_future(self._vault.store.put_note(self._note, content, self._stored))
+        try:
+            await asyncio.shield(writing)
+        finally:
+            await asyncio.wait([writing])
+            if writing.exception() is None:
+                self._stored, self._run = content, run
 
 
-class ResealPass(Pass):
-    """A pass that seals records with their files' lines anew, where another key has sealed them."""
-
-    def __init__(self, collection: Collection, change: str, progress: Progress) -> None:
-        super().__init__(collection, change, progress, "reseal")
-
-    async def _changes(self, rows: Iterable[Row], _visit: object) -> tuple[list[Change], int, int]:
-        rows = list(rows)
-        files = await self._store.files(self._table, [row.rid for row in rows])
-        changes: list[Change] = []
-        unreadable = 0
-        for row in rows:
-            try:
-                changes.extend(resealed(self._collection, row, files.get(row.rid, ())))
-            except VaultError as error:
-                if error.code is not Code.CANNOT_OPEN:
-                    raise
-                unreadable += 1
-        return changes, 0, unreadable
-
-
-def resealed(collection: Collection, row: Row, files: Sequence[File]) -> list[Change]:
-    """What seals a record anew; nothing where the present key has sealed all of it. Raises ``VaultError(CANNOT_OPEN)``."""
-    sealer = collection.sealer
-    changes: list[Change] = []
-    key = row.key_sealed
-    if not sealer.current(row.body) or (key is not None and not sealer.current(key)):
-        record = sealer.record(row.rid, row.salt)
-        body = record.plain_body(sealer.open_plain(row), row.version)
-        name = sealer.open_key(row)
-        if name is not None and row.key is not None:
-            changes.append(Bind(row.rid, row.key, record.key(name), row.updated_at))
-        changes.append(Replace(row._replace(body=body), row.version))
-    for file in files:
-        if not sealer.current(file.sealed):
-            plain = sealer.open_file(file, row.salt)
-            fresh = sealer.record(row.rid, row.salt).file(plain, file.file_id, file.object)
-            changes.append(Amend(file._replace(sealed=fresh), row.rid))
-    return changes
+def _counted(run: Run, table: str, page: Page, figure: str) -> Run:
+    counted = {figure: getattr(run, figure) + page.looked}
+    return _change(run, table=table, after=page.after, unreadable=run.unreadable + page.unreadable, **counted)

@@ -93,14 +93,32 @@ class Sealer:
 
     def open_file(self, file: File, salt: bytes) -> bytes:
         """What is known of a file of the row with that salt; raises as ``open``."""
-        context = b"%b%b%b" % (self._context(b"f", file.rid, 0), file.file_id, file.object.encode())
-        return self._aead.open(file.sealed, salt, context)
+        return self._aead.open(file.sealed, salt, self._of_file(file))
 
     def open_key(self, row: Row) -> str | None:
         """The record's key, or ``None`` while it has none."""
         if row.key_sealed is None:
             return None
         return self._aead.open(row.key_sealed, row.salt, self._context(b"k", row.rid, 0)).decode()
+
+    def row_again(self, row: Row) -> tuple[bytes, bytes | None]:
+        """Body and key of a row, sealed with the key of now; raises as ``open``."""
+        body = self._again(row.body, row.salt, self._context(b"b", row.rid, row.version))
+        if row.key_sealed is None:
+            return body, None
+        return body, self._again(row.key_sealed, row.salt, self._context(b"k", row.rid, 0))
+
+    def past_again(self, past: Past) -> bytes:
+        """The body of a past version, sealed with the key of now; raises as ``open``."""
+        return self._again(past.body, past.salt, self._context(b"b", past.rid, past.version))
+
+    def staged_again(self, staged: Staged, salt: bytes) -> bytes:
+        """The same of a staged change of the row with that salt."""
+        return self._again(staged.body, salt, self._context(b"s", staged.rid, staged.sid))
+
+    def file_again(self, file: File, salt: bytes) -> bytes:
+        """The same of what is known of a file of the row with that salt."""
+        return self._again(file.sealed, salt, self._of_file(file))
 
     def reply(self, reply: Reply, plain: bytes) -> bytes:
         """The sealed answer that a reply keeps: its salt, then the body. It opens under this key and digest alone."""
@@ -110,6 +128,14 @@ class Sealer:
     def open_reply(self, reply: Reply) -> bytes:
         """The answer that a reply keeps; raises as ``open``."""
         return self._aead.open(reply.sealed[SALT_BYTES:], reply.sealed[:SALT_BYTES], self._of_reply(reply))
+
+    def _again(self, sealed: bytes, salt: bytes, context: bytes) -> bytes:
+        if self._aead.current(sealed):
+            return sealed
+        return self._aead.seal(self._aead.open(sealed, salt, context), salt, context)
+
+    def _of_file(self, file: File) -> bytes:
+        return b"%b%b%b" % (self._context(b"f", file.rid, 0), file.file_id, file.object.encode())
 
     def _of_reply(self, reply: Reply) -> bytes:
         return b"a%b%b%b" % (self.scope, reply.key, reply.digest)

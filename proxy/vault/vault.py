@@ -45,6 +45,7 @@ class Vault:
         self._settling = asyncio.Lock()
         self._fault: VaultError | None = None  # of the last late settling that failed
         self._sweep: ObjectSweep | None = None
+        self.contents: Contents | None = None  #: of attachments, once there is a place for them
 
     async def collection(self, recipe: Recipe) -> Collection:
         """The collection of a schema; its table is made, or gets the columns it lacks."""
@@ -53,7 +54,7 @@ class Vault:
             present = self._layouts[name].columns if name in self._layouts else ()
             placed = await place(self._around.store, self._around.environment, recipe.schema, present)
             self._layouts[name] = placed.layout
-        state = self._states.setdefault(placed.layout.table, TableState())
+        state = self.state(placed.layout.table)
         made = Collection(recipe, placed, self._around, state)
         self._collections[name] = made
         return made
@@ -100,7 +101,7 @@ class Vault:
         around = self._around
         await belong(objects, around.store)
         await self.wake()
-        contents = Contents(objects, around.keyset.streams(), limit)
+        contents = self.contents = Contents(objects, around.keyset.streams(), limit)
         everybody = environments or (lambda: (around.environment,))
         self._sweep = ObjectSweep(contents, around.store, everybody, around.clock)
         return contents
@@ -108,7 +109,8 @@ class Vault:
     async def share_files(self, contents: Contents) -> Contents:
         """The contents of attachments beside those of another environment, whose upkeep sweeps all."""
         await self.wake()
-        return contents.beside(self._around.keyset.streams())
+        self.contents = contents.beside(self._around.keyset.streams())
+        return self.contents
 
     async def wake(self) -> None:
         """Make the tables of schemas known that nobody declares any more: what they hold, their files above all, counts, too."""
@@ -119,6 +121,10 @@ class Vault:
     def collections(self) -> Iterable[Collection]:
         """The collections in use, as last asked for; not those that the vault keeps for itself (``@…``)."""
         return tuple(made for name, made in self._collections.items() if not name.startswith("@"))
+
+    def state(self, table: str) -> TableState:
+        """What this process knows of a table, whoever declares it."""
+        return self._states.setdefault(table, TableState())
 
     def later(self, settle: Callable[[], Awaitable[None]]) -> None:
         """Try a settling again at the next upkeep: the application has answered, but the store could not be written."""

@@ -35,6 +35,8 @@ async def test_without_traps_everything_passes(store: FailingStore) -> None:
     assert (await port.past(TABLE, h("k"), 1, 0), await port.files(TABLE, [1])) == (([], 0), {})
     assert (await port.file_scan(TABLE, b"", 1), await port.reply(TABLE, h("k"), 0)) == ([], None)
     assert (await port.prune(TABLE, 1, 1, 1), await port.doomed(1)) == (0, [])
+    assert (await port.past_scan(TABLE, (0, 0), 1), await port.reply_scan(TABLE, b"", 1)) == ([], [])
+    assert (await port.notes("n"), port.guard) == (["n"], None)
     await port.absolve(["x"])
     await port.drop_notes("n")
     assert await port.note("n") is None

@@ -1,7 +1,7 @@
 """The contract of what stands beside the rows, over every engine: past versions, files, replies, objects let go."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,13 +18,16 @@ from proxy.storage.changes import (
     Detach,
     Inscribe,
     Insert,
+    Part,
+    Recast,
     Release,
     Remember,
     Remove,
     Replace,
+    Stage,
 )
 from proxy.storage.query import ALWAYS, Grouping, Select
-from proxy.storage.rows import File, Past, Reply, Row
+from proxy.storage.rows import File, Past, Reply, Row, Staged, StagedKind
 from tests.conformance.test_storage import PLACES
 from tests.support.rows import LAYOUT, TABLE, h, insert, live, outlived, row
 
@@ -280,6 +283,7 @@ async def test_every_verb_refuses_an_unknown_table_and_a_closed_store(store: Sto
     def calls(table: str) -> list[object]:
         return [
             store.past(table, h("k"), 1, 0), store.files(table, [1]), store.file_scan(table, b"", 1),
+            store.past_scan(table, (0, 0), 1), store.reply_scan(table, b"", 1),
             store.reply(table, h("k"), 0), store.prune(table, 0, 0, 1), store.scan(table, 0, 1),
             store.select(table, Select(ALWAYS, 0)), store.aggregate(table, Grouping(ALWAYS, 0, (), (), 1)),
         ]  # fmt: skip
@@ -300,8 +304,88 @@ async def test_notes_of_one_ending_go_together_and_others_stay(store: Store) -> 
     names = ("keys:acme", "clients/1:acme", "keys:lacme", "keys:acme2", "keys:ACME", "acme", ":acme", "keys:ac%e")
     for name in names:
         await store.put_note(name, name.encode(), None)
+    assert await store.notes(":acme") == [":acme", "clients/1:acme", "keys:acme"]
     await store.drop_notes(":acme")
     await store.drop_notes(":acme")
+    assert await store.notes(":acme") == []
+    assert await store.notes("acme") == ["acme", "keys:lacme"]
     left = [name for name in names if await store.note(name) is not None]
     assert left == ["keys:lacme", "keys:acme2", "keys:ACME", "acme", "keys:ac%e"]
     await store.put_note("keys:acme", b"again", None)
+
+
+# ---------------------------------------------------------------- sealed anew
+
+
+async def test_other_bytes_take_the_place_of_those_that_are_there_and_nothing_else_changes(store: Store) -> None:
+    made, staged = live(1, "k"), Staged(9, 1, StagedKind.UPDATE, 5, None, False, b"staged")
+    past, kept = Past(1, 7, h("k"), 5, b"salt", b"past"), file("f")
+    await store.commit(TABLE, [Insert(made), Stage(staged), Inscribe(past), Attach(kept)])
+    (before,) = (await store.rows(TABLE, [1])).values()
+    changes = (
+        Recast(Part.ROW, (1,), (before.body, before.key_sealed), (b"b", b"k")),
+        Recast(Part.STAGED, (9, 1), (b"staged",), (b"s",)),
+        Recast(Part.PAST, (1, 7), (b"past",), (b"p",)),
+        Recast(Part.FILE, (kept.file_id, 1), (b"sealed",), (b"f",)),
+    )
+    await store.commit(TABLE, changes)
+    await store.commit(TABLE, changes)  # those are not there any more: no effect
+    assert (await store.rows(TABLE, [1])) == {1: before._replace(body=b"b", key_sealed=b"k")}
+    assert (await store.staged(TABLE, [1])) == {1: (staged._replace(body=b"s"),)}
+    assert (await store.past(TABLE, h("k"), 9, 0)) == ([past._replace(body=b"p")], 1)
+    assert (await store.files(TABLE, [1])) == {1: (kept._replace(sealed=b"f"),)}
+
+
+async def test_bytes_of_another_place_or_of_something_that_is_gone_change_nothing(store: Store) -> None:
+    bare = row(2)
+    await store.commit(TABLE, [Insert(live(1, "k")), Insert(bare), Inscribe(Past(1, 7, h("k"), 5, b"salt", b"past"))])
+    for change in (
+        Recast(Part.ROW, (1,), (b"body2", None), (b"x", None)),
+        Recast(Part.ROW, (3,), (b"body2", None), (b"x", None)),
+        Recast(Part.PAST, (1, 8), (b"past",), (b"x",)),
+        Recast(Part.PAST, (2, 7), (b"past",), (b"x",)),
+        Recast(Part.STAGED, (9, 1), (b"staged",), (b"x",)),
+        Recast(Part.FILE, (h("f"), 1), (b"sealed",), (b"x",)),
+    ):
+        await store.commit(TABLE, [change])
+    assert [one.body for one in await store.scan(TABLE, 0, 9)] == [b"body1", b"body2"]
+    await store.commit(TABLE, [Recast(Part.ROW, (2,), (bare.body, None), (b"b", None))])
+    assert (await store.rows(TABLE, [2]))[2] == bare._replace(body=b"b")
+
+
+async def test_a_file_whose_object_is_another_by_now_is_not_amended(store: Store) -> None:
+    await store.commit(TABLE, [Insert(live(1, "k")), Attach(file("f", object_="first"))])
+    second = file("f", object_="second")
+    await store.commit(TABLE, [Amend(second, 1, "first")])
+    await refused(store, Amend(file("f", object_="third"), 1, "first"))
+    assert await store.files(TABLE, [1]) == {1: (second,)}
+    assert await store.doomed(9) == ["first"]
+
+
+async def test_past_versions_and_answers_of_all_are_gone_through_in_order(store: Store) -> None:
+    pasts = [Past(rid, version, h("k"), 1, b"salt", b"body") for rid in (1, 2) for version in (1, 2, 3)]
+    await store.commit(TABLE, [Inscribe(past) for past in reversed(pasts)])
+    assert await store.past_scan(TABLE, (0, 0), 4) == pasts[:4]
+    assert await store.past_scan(TABLE, (2, 1), 4) == pasts[4:]
+    answers = sorted(reply(name, 5) for name in range(5))
+    await store.commit(TABLE, [Remember(one, 0) for one in answers])
+    assert await store.reply_scan(TABLE, b"", 2) == answers[:2]
+    assert await store.reply_scan(TABLE, answers[1].key, 9) == answers[2:]
+
+
+async def test_the_guard_hears_of_every_commit_before_it_is_accepted(store: Store) -> None:
+    heard: list[Changed] = []
+
+    def guard(changes: Sequence[Change]) -> None:
+        heard.append(tuple(changes))
+        if isinstance(changes[0], Remove):
+            raise Conflict(changes[0])
+
+    first, last = Insert(live(1, "k")), Remove(1)
+    store.guard = guard
+    await store.commit(TABLE, [first])
+    await refused(store, last)
+    assert (heard, len(await store.rows(TABLE, [1]))) == ([(first,), (last,)], 1)
+    store.guard = None
+    await store.commit(TABLE, [last])
+    assert await store.rows(TABLE, [1]) == {}

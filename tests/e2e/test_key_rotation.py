@@ -1,10 +1,12 @@
 """Rotating every kind of key while requests go on, over the vault's interface and through the proxy, and killed in the middle of it.
 
-No request fails, every record can be read, and what was interrupted goes on by itself.
+No request fails, every record, past version and file can be read, what was interrupted goes on by itself, and data keys that nothing
+needs any more are gone.
 """
 
 import asyncio
 import contextlib
+import io
 import json
 import os
 import random
@@ -27,6 +29,9 @@ SCHEMA = {"fields": {"id": {"type": "primary_key"}, "note": {"type": "string", "
 #: Deaths in the middle of a rotation.
 ROUNDS = int(os.environ.get("ROUNDS", "3"))
 BULK = 600
+#: Of them, records that have a past version, and contents of files: one chunk, several, and more than are sealed in one go.
+UPDATED = 300
+CONTENTS = {"small": b"small", "middle": bytes(range(256)) * 800, "large": os.urandom(3 << 20)}
 
 
 class House:
@@ -39,6 +44,7 @@ class House:
         self.token = ""
         self.kept: dict[str, str] = {}  #: what was acknowledged over the interface
         self.people: dict[str, str] = {}  #: and through the proxy
+        self.files: dict[str, str] = {}  #: id of each file by the name of its content
 
     async def domicile(self, *arguments: str) -> Any:
         process = await asyncio.create_subprocess_exec(
@@ -70,13 +76,24 @@ class House:
         return await self.ask("POST", "/api/keys/rotate", {"key": key})
 
     async def sealed_anew(self) -> Any:
-        """Wait until nothing is being sealed anew."""
-        async with asyncio.timeout(PATIENCE):
+        """Wait until nothing is being sealed anew, and no older key is left."""
+        async with asyncio.timeout(2 * PATIENCE):
             while True:
                 (told,) = (await self.ask("GET", "/api/keys"))["data"]
-                if told["reseal"]["state"] == "done":
+                if told["reseal"]["state"] == "done" and len(told["keys"]) == 1:
                     return told
                 await asyncio.sleep(0.02)
+
+    async def attach(self) -> None:
+        """Give a record files."""
+        headers = {"Authorization": f"Bearer {self.token}"}
+        for name, content in CONTENTS.items():
+            form = aiohttp.FormData()
+            form.add_field("file", io.BytesIO(content), filename=name, content_type="text/plain")
+            path = self.instance.vault + "/api/models/contact/b0/files"
+            async with self.caller.post(path, data=form, headers={**headers, "x-filename": name}) as answer:
+                assert answer.status == 201
+                self.files[name] = (await answer.json())["file_id"]
 
     # ------------------------------------------------ load
 
@@ -113,6 +130,14 @@ class House:
             assert {one["id"]: one["note"] for one in found["data"]} == {
                 name: self.kept[name] for name in names[start : start + 500]
             }
+        headers = {"Authorization": f"Bearer {self.token}"}
+        for name, file_id in self.files.items():
+            path = f"{self.instance.vault}/api/models/contact/b0/files/{file_id}"
+            async with self.caller.get(path, headers=headers) as answer:
+                assert (answer.status, await answer.read()) == (200, CONTENTS[name])
+        for number in range(0, UPDATED, 20):
+            told = await self.ask("GET", f"/api/models/contact/b{number}/history")
+            assert [one["record"]["note"] for one in told["data"]] == [f"old {number}", "older"]
         for ident, name in self.people.items():
             async with self.caller.get(f"{self.instance.proxy}/people/{ident}") as answer:
                 assert (await answer.json())["name"] == name
@@ -131,8 +156,12 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
         await made.ask("PUT", "/api/schemas/contact", SCHEMA)
         for start in range(0, BULK, 100):
             batch = [{"id": f"b{number}", "note": f"old {number}"} for number in range(start, start + 100)]
-            await made.ask("POST", "/api/models/contact/batch", batch)
+            if start < UPDATED:
+                await made.ask("POST", "/api/models/contact/batch", [{**one, "note": "older"} for one in batch])
+            path = "/api/models/contact/batch" + ("/update" if start < UPDATED else "")
+            await made.ask("POST", path, batch)
             made.kept |= {one["id"]: one["note"] for one in batch}
+        await made.attach()
         yield made
         await made.instance.kill()
 
@@ -156,19 +185,20 @@ async def test_every_kind_of_key_is_rotated_under_load_and_no_request_fails(hous
     after = await house.ask("GET", "/api/keys")
     assert after["master"] != before["master"]
     assert after["signing"][-1] != before["signing"][-1]
-    assert len(told["keys"]) == 3
+    before_keys = {key["key_id"] for key in before["data"][0]["keys"]}
+    assert before_keys.isdisjoint(key["key_id"] for key in told["keys"])
     assert told["reseal"]["unreadable"] == 0
     await house.judge()
 
     assert await house.instance.stop() == 0  # and all of it once more, from what is on disk
     verified = await house.domicile("keys", "verify")
     (counted,) = verified["environments"]
-    assert set(counted["records"]) == {told["keys"][-1]["key_id"]}
+    assert set(counted["sealed"]) == {told["keys"][-1]["key_id"]}
     rotated = await house.domicile("keys", "rotate", "data")
-    assert len(rotated["data"][0]["keys"]) == 4
+    assert len(rotated["data"][0]["keys"]) == 2
     assert (await house.domicile("keys", "rotate", "master"))["master"] != after["master"]
     await house.arrive()
-    assert (await house.sealed_anew())["keys"] == rotated["data"][0]["keys"]
+    assert (await house.sealed_anew())["keys"] == rotated["data"][0]["keys"][-1:]
     await house.judge()
 
 
@@ -196,7 +226,27 @@ async def test_killed_in_the_middle_it_goes_on_and_everything_opens(house: House
     await house.judge()
     assert await house.instance.stop() == 0
     (counted,) = (await house.domicile("keys", "verify"))["environments"]
-    assert set(counted["records"]) == {told["keys"][-1]["key_id"]}
+    assert set(counted["sealed"]) == {told["keys"][-1]["key_id"]}
+
+
+async def test_killed_while_each_part_is_sealed_anew_it_goes_on_and_the_older_key_goes(house: House) -> None:
+    fresh = None
+    for what in ("records", "versions", "contents"):
+        fresh = (await house.rotate("data"))["data"][0]["keys"][-1]
+        async with asyncio.timeout(PATIENCE):
+            while (await house.ask("GET", "/api/keys"))["data"][0]["reseal"][what] == 0:
+                pass
+        await house.instance.kill()
+        assert (await house.domicile("store", "verify"))["ok"]  # half with the one key, half with the other
+        await house.arrive()
+        assert (await house.sealed_anew())["keys"] == [fresh]
+        await house.judge()
+    assert await house.instance.stop() == 0
+    verified = await house.domicile("store", "verify")
+    assert (verified["ok"], verified["records"], verified["versions"]) == (True, BULK, UPDATED)
+    assert (verified["attachments"], verified["bytes"]) == (len(CONTENTS), sum(map(len, CONTENTS.values())))
+    (counted,) = (await house.domicile("keys", "verify"))["environments"]
+    assert [*counted["sealed"]] == [fresh and fresh["key_id"]]
 
 
 async def _all(house: House, keys: list[str]) -> None:

@@ -26,6 +26,8 @@ from proxy.storage.changes import (
     Doubt,
     Inscribe,
     Insert,
+    Part,
+    Recast,
     Reindex,
     Release,
     Remember,
@@ -93,6 +95,7 @@ names = st.sampled_from([h("n1"), h("n2")])
 # An object never holds the content of two files, so each has names of its own.
 files = st.builds(File, keys, rids, names, st.just(""), st.integers(0, 2), instants, instants, st.binary(max_size=1))
 objects = st.builds(lambda file, n: file._replace(object=f"{file.file_id!r} {n}"), files, st.integers(0, 2))
+bodies, sealed_keys = st.binary(max_size=1), st.sampled_from([None, b"sealed", b"other"])
 changes: st.SearchStrategy[Change] = st.one_of(
     st.builds(Insert, rows(), few, few),
     st.builds(Insert, rows(), few, few),
@@ -108,7 +111,14 @@ changes: st.SearchStrategy[Change] = st.one_of(
     st.builds(Inscribe, pasts),
     st.builds(Attach, objects),
     st.builds(Amend, objects, rids),
+    st.builds(Amend, objects, rids, st.one_of(st.none(), objects.map(lambda file: file.object))),
     st.builds(Detach, rids, keys),
+    st.builds(
+        Recast, st.just(Part.ROW), st.tuples(rids), st.tuples(bodies, sealed_keys), st.tuples(bodies, sealed_keys)
+    ),
+    st.builds(Recast, st.just(Part.STAGED), st.tuples(sids, rids), st.tuples(bodies), st.tuples(bodies)),
+    st.builds(Recast, st.just(Part.PAST), st.tuples(rids, st.integers(1, 3)), st.tuples(bodies), st.tuples(bodies)),
+    st.builds(Recast, st.just(Part.FILE), st.tuples(keys, rids), st.tuples(bodies), st.tuples(bodies)),
     st.builds(Remember, replies, instants),
 )
 commits = st.lists(changes, min_size=1, max_size=4)
@@ -142,6 +152,8 @@ async def whole(store: Store, table: str) -> list[Any]:
         *[await store.past(table, key, 5, 0) for key in KEYS],
         await store.files(table, RIDS),
         await store.file_scan(table, b"", 5),
+        await store.past_scan(table, (1, 1), 5),
+        await store.reply_scan(table, KEYS[0], 5),
         *[await store.reply(table, key, now) for key in KEYS for now in INSTANTS],
         set(await store.doomed(10**6)),
         await store.scan(table, 1, 2),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar, cast
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import Store
+from proxy.storage.base import Guard, Store
 from proxy.storage.changes import Change
 from proxy.storage.query import Group, Grouping, Page, Select
 from proxy.storage.rows import File, Layout, Past, Reply, Row, Staged
@@ -108,6 +108,15 @@ class FailingStore:
         """Take all traps away; who stands at a gate stays there until it is opened."""
         self._traps.clear()
 
+    @property
+    def guard(self) -> Guard | None:
+        """That of the inner store."""
+        return self.inner.guard
+
+    @guard.setter
+    def guard(self, guard: Guard | None) -> None:
+        self.inner.guard = guard
+
     async def close(self) -> None:
         await self._pass(self.inner.close)
 
@@ -150,6 +159,9 @@ class FailingStore:
     async def past(self, table: str, key: bytes, limit: int, offset: int) -> tuple[list[Past], int]:
         return await self._pass(self.inner.past, table, key, limit, offset)
 
+    async def past_scan(self, table: str, after: tuple[int, int], limit: int) -> list[Past]:
+        return await self._pass(self.inner.past_scan, table, after, limit)
+
     async def files(self, table: str, rids: Sequence[int]) -> dict[int, tuple[File, ...]]:
         return await self._pass(self.inner.files, table, rids)
 
@@ -158,6 +170,9 @@ class FailingStore:
 
     async def reply(self, table: str, key: bytes, now: int) -> Reply | None:
         return await self._pass(self.inner.reply, table, key, now)
+
+    async def reply_scan(self, table: str, after: bytes, limit: int) -> list[Reply]:
+        return await self._pass(self.inner.reply_scan, table, after, limit)
 
     async def prune(self, table: str, before: int, now: int, limit: int) -> int:
         return await self._pass(self.inner.prune, table, before, now, limit)
@@ -176,6 +191,9 @@ class FailingStore:
 
     async def put_note(self, name: str, content: bytes, expected: bytes | None) -> None:
         await self._pass(self.inner.put_note, name, content, expected)
+
+    async def notes(self, ending: str) -> list[str]:
+        return await self._pass(self.inner.notes, ending)
 
     async def drop_notes(self, ending: str) -> None:
         await self._pass(self.inner.drop_notes, ending)

@@ -53,8 +53,21 @@ def shown(told: KeysTold) -> dict[str, Any]:
 def _shown(one: DataKeys) -> dict[str, Any]:
     return {
         "environment_id": one.environment,
-        "keys": [{"key_id": key, "seals": key == one.keys[-1]} for key in one.keys],
+        "keys": [{"key_id": key, "seals": key == one.keys[-1], "used_by": _used(one, key)} for key in one.keys],
         "wrapped_by": one.wrapped_by,
         "sealings": one.sealings,
-        "reseal": {"state": one.reseal, "records": one.resealed, "unreadable": one.unreadable},
+        "reseal": {
+            "state": one.reseal,
+            "records": one.resealed,
+            "versions": one.versions,
+            "contents": one.contents,
+            "unreadable": one.unreadable,
+        },
     }
+
+
+def _used(one: DataKeys, key: str) -> dict[str, int] | None:
+    """What an older key is still needed for, as the last complete look has found it."""
+    if key == one.keys[-1] or one.used is None or key not in one.used:
+        return None
+    return dict(one.used[key])

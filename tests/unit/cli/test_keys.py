@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.cli import main
+from proxy.cli import keys, main
 
 pytestmark = pytest.mark.usefixtures("vault")
 
@@ -44,7 +44,41 @@ def test_an_environment_that_is_not_there_is_a_fault(run):
 
 
 def test_everything_is_opened_and_counted(run, capsys):
+    run("rotate", "data")
     data = run("verify")
-    assert data["environments"] == [{"environment_id": "default", "records": {}}]
+    (first, second) = (key["key_id"] for key in data["data"][0]["keys"])
+    (found,) = data["environments"]
+    assert (found["environment_id"], found["records"]) == ("default", {})
+    assert (found["sealed"].keys(), found["sealed"][first].keys()) == (
+        {first},
+        {"notes"},
+    )  # sealed anew by the next instance
+    assert second not in found["sealed"]
     assert main(["keys", "verify"]) == 0
-    assert "Every keyset opens." in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "Every keyset opens." in printed
+    assert f"default: {first} sealed {found['sealed'][first]['notes']} notes" in printed
+
+
+def test_what_an_older_key_is_still_needed_for_is_said():
+    data = {
+        "master": {"key_id": "m"},
+        "signing": [],
+        "data": [
+            {
+                "environment_id": "default", "sealings": 1, "wrapped_by": "m",
+                "keys": [
+                    {"key_id": "a", "seals": False, "used_by": {"replies": 3, "versions": 1}},
+                    {"key_id": "b", "seals": False, "used_by": None}, {"key_id": "c", "seals": True, "used_by": None},
+                ],
+                "reseal": {"state": "done", "records": 5, "versions": 4, "contents": 2, "unreadable": 0},
+            }
+        ],
+    }  # fmt: skip
+    assert keys._text(data).splitlines()[1:] == [
+        "data     default: 1 sealings, wrapped by m",
+        "         a  (opens 3 replies, 1 versions)",
+        "         b  (opens)",
+        "         c",
+        "         sealing anew: done, 5 records, 4 versions, 2 contents, 0 unreadable",
+    ]

@@ -1,4 +1,6 @@
+import asyncio
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from proxy.storage.memory import MemoryStore
 from proxy.telemetry.metrics import Metrics
 from proxy.vault import rekeying
 from proxy.vault.vault import Vault, VaultOptions, has_keyset, load_keyset, make_keyset, new_vault
+from tests.support.patience import PATIENCE
 
 
 class Shop:
@@ -169,3 +172,43 @@ async def test_environments_come_and_go(shop):
 
 def test_vaults_alone():
     assert vaults_of([]) == []
+
+
+async def test_a_data_key_that_nothing_needs_is_dropped_and_the_next_process_has_it_no_more(shop):
+    async with (await shop.open()).kept() as keys:
+        before = (await keys.listed()).environments[0].keys
+        await keys.rotate(KeyKind.DATA)
+        watched = keys._watched["default"]
+        async with asyncio.timeout(PATIENCE):
+            await watched.resealing.settled()
+        told = (await keys.listed()).environments[0]
+        assert (len(told.keys), told.reseal, told.used) == (1, "done", {})
+        assert told.keys[0] not in before
+        await keys.rotate(KeyKind.DATA)
+        await watched.resealing.settled()
+    again = await load_keyset(shop.store, shop.source.load(), "default")
+    assert len(again.data_keys) == 1
+    assert again.data_keys != told.keys
+
+
+async def test_where_another_key_seals_meanwhile_none_is_dropped(shop):
+    keys = await shop.open()
+    (first,) = shop.vaults[0].keyset.data_keys
+    await rekeying.renew(shop.store, shop.source.load(), shop.vaults[0].keyset)
+    await keys._retire(shop.vaults[0], "another", [first])
+    assert first in shop.vaults[0].keyset.data_keys
+    await keys._retire(shop.vaults[0], shop.vaults[0].keyset.data_keys[-1], [first])
+    assert first not in shop.vaults[0].keyset.data_keys
+
+
+async def test_what_keeps_a_key_is_looked_at_again_with_the_upkeep(shop, monkeypatch):
+    async with (await shop.open()).kept() as keys:
+        asked: list[int] = []
+        for watched in keys._watched.values():
+            monkeypatch.setattr(watched.resealing, "follow_up", partial(_note, asked))
+        await keys._upkeep()
+        assert len(asked) == 2
+
+
+async def _note(asked: list[int]) -> None:
+    asked.append(1)

@@ -107,8 +107,8 @@ def test_a_rotated_keyset_is_adopted_by_everything_that_was_handed_out():
     assert keyset.streams() is streams
     assert (len(keyset.data_keys), aead.primary) == (2, keyset.data_keys[-1])
     assert aead.open(old, bytes(16), b"c") == b"old"
-    assert aead.open(under(b"late", b"c"), bytes(16), b"c") == b"late"  # begun with the key before
-    assert aead.sealings == 1
+    late = under(b"late", b"c")  # begun with the key before
+    assert (aead.current(late), aead.open(late, bytes(16), b"c"), aead.sealings) == (True, b"late", 1)
     assert streams.sealer(bytes(16), b"c").header[1:5].hex() == keyset.data_keys[-1]
 
 
@@ -120,3 +120,32 @@ def test_what_is_no_successor_is_not_adopted():
             keyset.adopt(other)
     with pytest.raises(ValueError, match="successor"):
         later.adopt(keyset)  # it lacks a key
+
+
+def test_a_data_key_that_was_dropped_is_gone_from_what_is_wrapped_and_from_the_next_keyset():
+    keyset = Keyset.create("default")
+    old = keyset.aead().seal(b"old", bytes(16), b"c")
+    keyset.adopt(keyset.rotated())
+    first, second = keyset.data_keys
+    less = keyset.without([first])
+    assert (less.data_keys, Keyset.unwrap(less.wrap(MASTER), MASTER).data_keys) == ((second,), (second,))
+    assert keyset.same(keyset.without([]))
+    assert not keyset.same(less)
+    with pytest.raises(VaultError):
+        less.aead().open(old, bytes(16), b"c")
+    keyset.forget(less)
+    assert set(keyset.data_keys) == {second}
+    assert keyset.aead().open(old, bytes(16), b"c") == b"old"  # somebody may have read it before
+    keyset.adopt(keyset.rotated())
+    assert len(keyset.data_keys) == 2
+    with pytest.raises(VaultError):
+        keyset.aead().open(old, bytes(16), b"c")
+
+
+def test_the_key_that_seals_stays_and_strangers_take_no_key_away():
+    keyset = Keyset.create("default")
+    with pytest.raises(ValueError, match="stays"):
+        keyset.without(keyset.data_keys)
+    for other in (Keyset.create("default"), keyset.rotated(), keyset.rotated().without(keyset.data_keys)):
+        with pytest.raises(ValueError, match="part"):
+            keyset.forget(other)

@@ -16,7 +16,8 @@ FILE = File(h("f"), 1, h("n"), "one", 5, 10, 11, b"sealed")
     [
         ("forget", "hr_r1_test", 1), ("past", "hk_r1_test", 3),
         ("pasts", "hk_r1_test", 1), ("doom_of_row", "fr_r1_test", 1), ("remove_files", "fr_r1_test", 1),
-        ("detach", "fi_r1_test", 2), ("amend", "fi_r1_test", 8), ("file_scan", "fi_r1_test", 2),
+        ("detach", "fi_r1_test", 2), ("amend", "fi_r1_test", 9), ("file_scan", "fi_r1_test", 2),
+        ("past_scan", "hr_r1_test", 3), ("reply_scan", "ii_r1_test", 2),
         ("reply", "ii_r1_test", 2), ("prune_past", "ha_r1_test", 2), ("prune_replies", "iy_r1_test", 2),
     ],
 )  # fmt: skip

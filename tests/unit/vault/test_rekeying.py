@@ -6,7 +6,7 @@ from proxy.crypto.keyset import Keyset
 from proxy.crypto.master import MasterKey
 from proxy.errors import Code, VaultError
 from proxy.storage.memory import MemoryStore
-from proxy.vault.rekeying import renew, rewrap, wrapper
+from proxy.vault.rekeying import drop, renew, rewrap, wrapper
 from proxy.vault.vault import keyset_note, load_keyset, make_keyset
 
 SALT, CONTEXT = bytes(16), b"context"
@@ -112,3 +112,21 @@ async def test_what_does_not_read_back_as_it_was_written_is_told_and_not_used(ma
         await renew(store, master, keyset)
     assert caught.value.code is Code.BAD_STORE
     assert keyset.data_keys == before
+
+
+@pytest.mark.parametrize("written", [True, False])
+async def test_a_data_key_is_dropped_whole_or_not_at_all(master, written):
+    store = Interrupted()
+    keyset = await make_keyset(store, master, "default")
+    await renew(store, master, keyset)
+    first, second = keyset.data_keys
+    store.fails = written
+    with pytest.raises(VaultError):
+        await drop(store, master, keyset, [first])
+    store.fails = None
+    assert set(keyset.data_keys) == {first, second}
+    assert (await load_keyset(store, master, "default")).data_keys == ((second,) if written else (first, second))
+    await drop(store, master, keyset, [first])
+    assert keyset.data_keys == (await load_keyset(store, master, "default")).data_keys == (second,)
+    await renew(store, master, keyset)
+    assert len(keyset.data_keys) == 2

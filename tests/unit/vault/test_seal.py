@@ -2,7 +2,7 @@ import pytest
 
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
-from proxy.storage.rows import Row, Staged, StagedKind, State
+from proxy.storage.rows import File, Past, Row, Staged, StagedKind, State
 from proxy.vault.content import Content, Kept
 from proxy.vault.seal import Sealer
 
@@ -76,3 +76,33 @@ def test_bodies_that_are_made_together_open_as_first_versions_of_their_own_recor
     for other in (rows[0]._replace(rid=8), rows[0]._replace(version=2), rows[0]._replace(salt=rows[1].salt)):
         with pytest.raises(VaultError):
             made.open_plain(other)
+
+
+def test_what_is_sealed_anew_says_the_same_in_the_same_place_and_what_is_current_stays():
+    keyset = Keyset.create("test")
+    made = Sealer(keyset.aead(), "test", "person")
+    salt = made.new_salt()
+    record = made.record(7, salt)
+    held = Row(7, b"k", record.key("name"), State.LIVE, 3, 0, 0, None, salt, record.plain_body(b"plain", 3))
+    past = Past(7, 2, b"k", 0, salt, record.plain_body(b"before", 2))
+    staged = Staged(9, 7, StagedKind.UPDATE, 0, None, False, record.staged_body(Content({}), 9))
+    file = File(b"f" * 16, 7, b"n", "object", 1, 0, 0, record.file(b"known", b"f" * 16, "object"))
+    assert made.row_again(held) == (held.body, held.key_sealed)
+    keyset.adopt(keyset.rotated())
+    body, key = made.row_again(held)
+    again = held._replace(body=body, key_sealed=key)
+    assert (made.open_plain(again), made.open_key(again)) == (b"plain", "name")
+    assert made.open_plain(past._replace(body=made.past_again(past))) == b"before"
+    assert made.open_staged(staged._replace(body=made.staged_again(staged, salt)), salt) == Content({})
+    assert made.open_file(file._replace(sealed=made.file_again(file, salt)), salt) == b"known"
+    for sealed in (
+        body,
+        key or b"",
+        made.past_again(past),
+        made.staged_again(staged, salt),
+        made.file_again(file, salt),
+    ):
+        assert made.current(sealed)
+    assert made.row_again(held._replace(key_sealed=None))[1] is None
+    with pytest.raises(VaultError):
+        made.row_again(held._replace(version=4))

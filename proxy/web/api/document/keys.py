@@ -2,12 +2,20 @@
 
 from typing import Final
 
+from proxy.vault.keyuse import KINDS
 from proxy.web.api.document.parts import Description, Example, Json, array, closed, string
 
 KEYS: Final = "Keys"
 
 _ID: Final[Json] = string("Tells keys apart; not secret.", pattern="^[0-9A-Za-z_-]+$")
 _COUNT: Final[Json] = {"type": "integer", "minimum": 0}
+_USED: Final[Json] = {
+    "type": ["object", "null"],
+    "description": "What an older key is still needed for: how many of each kind, as everything was last looked through. Null of the key that "
+    "seals, and while nobody has looked.",
+    "properties": {kind: {**_COUNT, "minimum": 1} for kind in KINDS},
+    "additionalProperties": False,
+}
 _SHOWN: Final[Json] = closed(
     {
         "master": closed({"key_id": {**_ID, "description": "The key of the key source, which wraps all others."}}, "key_id"),
@@ -20,8 +28,12 @@ _SHOWN: Final[Json] = closed(
                     "environment_id": string("Whose keys these are."),
                     "keys": array(
                         closed(
-                            {"key_id": _ID, "seals": {"type": "boolean", "description": "Whether it seals; all open."}},
-                            "key_id", "seals",
+                            {
+                                "key_id": _ID,
+                                "seals": {"type": "boolean", "description": "Whether it seals; all open."},
+                                "used_by": _USED,
+                            },
+                            "key_id", "seals", "used_by",
                         )
                     ),
                     "wrapped_by": {**_ID, "description": "The master key that wraps them."},
@@ -30,12 +42,15 @@ _SHOWN: Final[Json] = closed(
                         {
                             "state": {
                                 "enum": ["none", "running", "stopped", "done"],
-                                "description": "How far records are that older keys have sealed; none: there are no older keys.",
+                                "description": "How far it is with what older keys have sealed; none: there never were any. "
+                                "Done: older keys that nothing needs are gone.",
                             },
                             "records": {**_COUNT, "description": "Records that were looked at."},
-                            "unreadable": {**_COUNT, "description": "Of them, those that do not open."},
+                            "versions": {**_COUNT, "description": "Past versions that were looked at."},
+                            "contents": {**_COUNT, "description": "Contents of files that were looked at."},
+                            "unreadable": {**_COUNT, "description": "Of all of them, those that do not open."},
                         },
-                        "state", "records", "unreadable",
+                        "state", "records", "versions", "contents", "unreadable",
                     ),
                 },
                 "environment_id", "keys", "wrapped_by", "sealings", "reseal",
@@ -58,7 +73,7 @@ DESCRIBED: Final[dict[str, Description]] = {
         KEYS,
         "Rotate a key",
         "For administrators of `default`. `data`: everything new is sealed with a fresh key, and what older ones have sealed is sealed anew in the "
-        "background. `master`: a fresh key wraps all others. `signing`: another key signs access tokens. No request notices any of them.",
+        "background; then they are dropped. `master`: a fresh key wraps all others. `signing`: another key signs access tokens. No request notices any of them.",
         closed(
             {
                 "key": {"enum": ["data", "master", "signing"], "description": "Which kind."},

@@ -85,11 +85,13 @@ async def test_everything_is_sealed_with_another_data_key_in_the_background_and_
     answer = await here.client("POST", K + "/rotate", "chief", json={"key": "data"})
     assert answer.status == 200
     (old, new) = answer.json["data"][0]["keys"]
-    assert (old, new["seals"]) == ({"key_id": first, "seals": False}, True)
+    assert (old, new["seals"]) == ({"key_id": first, "seals": False, "used_by": None}, True)
     await all_there(here, file_id)
     assert (await here.client("POST", "/api/models/contact", json={"id": "x", "city": "y", "note": "z"})).status == 201
     after = await settled(here)
-    assert after["reseal"] in [{"state": "done", "records": 250 + more, "unreadable": 0} for more in (0, 1)]
+    figures = {"state": "done", "versions": 0, "contents": 1, "unreadable": 0}
+    assert after["reseal"] in [{**figures, "records": 250 + more} for more in (0, 1)]
+    assert after["keys"] == [{"key_id": new["key_id"], "seals": True, "used_by": None}]  # nothing needs the other one
     assert await sealed_by(here) == {new["key_id"]}
     await all_there(here, file_id)
     table = here.catalog.records("contact").collection.table
@@ -111,7 +113,9 @@ async def test_each_environment_has_data_keys_of_its_own(here):
     assert made.status == 201
     answer = await here.client("POST", K + "/rotate", "chief", json={"key": "data", "environment_id": "acme"})
     assert {one["environment_id"]: len(one["keys"]) for one in answer.json["data"]} == {"default": 1, "acme": 2}
-    assert (await settled(here, "acme"))["reseal"] == {"state": "done", "records": 0, "unreadable": 0}
+    assert (await settled(here, "acme"))["reseal"] == {
+        "state": "done", "records": 0, "versions": 0, "contents": 0, "unreadable": 0,
+    }  # fmt: skip
     assert (await here.client("DELETE", "/api/environments/acme", "chief")).status == 204
     gone = await here.client("POST", K + "/rotate", "chief", json={"key": "data", "environment_id": "acme"})
     assert gone.status == 404
