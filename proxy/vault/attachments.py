@@ -184,9 +184,7 @@ async def move(owner: Owner, destination: str, file_ids: Sequence[str], then: Th
             if source.rid != target.rid:
                 moved = handed_over(records, (source, target), files, held.get(target.rid, ()))
             if await attempt(records, [*moved, *then(())]):
-                noting.written(records.name, (owner.key, destination), (), file_ids)
-                if moved:  # whoever may read the other record reads them there
-                    noting.revealed(records.name, (owner.key,), ())
+                _note_moved(records, (owner.key, destination), file_ids, bool(moved))
                 return
     raise overtaken(records)
 
@@ -312,6 +310,12 @@ def _scope(owner: Owner) -> bytes:
 
 def _nothing(_result: Sequence[Attachment]) -> Sequence[Change]:
     return ()
+
+
+def _note_moved(records: Records, keys: tuple[str, str], file_ids: Sequence[str], moved: bool) -> None:
+    noting.written(records.name, keys, (), file_ids)
+    if moved:  # whoever may read the other record reads them there
+        noting.revealed(records.name, keys[:1], ())
 
 
 def _no_record() -> VaultError:

@@ -28,6 +28,7 @@ from proxy.storage.changes import Change, Reindex, Replace
 from proxy.storage.query import All, Is, Order, Select
 from proxy.storage.rows import Row
 from proxy.tokenization.strategy import Rehasher, Strategy
+from proxy.vault import telling
 from proxy.vault.asking import ask
 from proxy.vault.closing import TRIES, attempt, locked, overtaken
 from proxy.vault.document import is_document, pack, unpack
@@ -225,10 +226,7 @@ async def rehash(records: Records, plan: Rehash, keys: Sequence[str], most: int,
             made, more = _all(plan, [(row, records.open(row)) for row in rows])
             if await attempt(records, [*more, *closing(made)]):
                 records.collection.observe("rehashed", len(made))
-                keys = [one.record.key for one in made]
-                noting.written(records.name, keys, plan.fields)
-                if made:
-                    noting.revealed(records.name, keys, (KEY, PROFILE_KEY, *plan.fields))
+                telling.rehashed(records, [one.record for one in made], plan.fields)
                 return made
     raise overtaken(records)
 

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 from proxy.audit import noting
+from proxy.model.builtin import PROFILE_KEY
+from proxy.model.query import KEY
 from proxy.model.record import Draft, Record
 from proxy.vault.records import Records
 
@@ -25,6 +27,14 @@ def listed(records: Records, keys: Iterable[str | None], fields: Iterable[str]) 
 def taken(records: Records, source: Record) -> None:
     """A record goes into another one, where whoever may read that sees what it had: as good as shown."""
     noting.revealed(records.name, (source.key,), source.fields)
+
+
+def rehashed(records: Records, made: Sequence[Record], fields: Sequence[str]) -> None:
+    """New tokens of these fields were committed, and are about to be shown: what they tell of values is up to their strategy."""
+    keys = [record.key for record in made]
+    noting.written(records.name, keys, fields)
+    if keys:
+        noting.revealed(records.name, keys, (KEY, PROFILE_KEY, *fields))
 
 
 def attached(records: Records, made: Iterable[Record]) -> None:
