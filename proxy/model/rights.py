@@ -43,6 +43,7 @@ class Rights(msgspec.Struct, frozen=True, eq=False):
     changing: Mapping[
         Act, tuple[Test, ...]
     ] = {}  #: further ones for actions that are allowed in fewer rows than are shown
+    shown_rows: tuple[Test, ...] | None = None  #: those of what is shown, where ``rows`` has such further ones, too
     creates: bool = True  #: whether records can be made at all: not where a field is hidden that each must have
     acl: str | None = None  #: the filter endpoint that decides about each record
     firewall: Firewall | None = None
@@ -62,7 +63,12 @@ class Rights(msgspec.Struct, frozen=True, eq=False):
     def doing(self, acts: Iterable[Act]) -> "Rights":
         """The same for what takes all of these actions: with those records alone with which each of them is allowed."""
         more = [test for act in acts for test in self.changing.get(act, ())] if self.changing else []
-        return msgspec.structs.replace(self, rows=(*self.rows, *more)) if more else self
+        return msgspec.structs.replace(self, rows=(*self.rows, *more), shown_rows=self.rows) if more else self
+
+    @property
+    def visible(self) -> tuple[Test, ...]:
+        """What holds for every record that the caller sees, also where fewer of them may be changed."""
+        return self.rows if self.shown_rows is None else self.shown_rows
 
     def shown(self, record: Record) -> Shown:
         """The record as the caller may see it."""

@@ -1,7 +1,8 @@
 """The end of records over the vault's own interface: one, many, and what hangs on them.
 
 ``cascade_by`` names a field: records whose field holds the key of a deleted record are deleted as well, and those that hang on
-them, whatever circles they form; all in one commit. The locks of records are taken in one order, so that two deletes cannot
+them, whatever circles they form; all in one commit. Only those are taken along that the caller sees: who could be refused because of others could guess
+what these have in the field. One that it sees, and may not delete, refuses the whole. The locks of records are taken in one order, so that two deletes cannot
 wait for each other: what hangs on what is found first, and once more when everything found is locked.
 
 Where the operator keeps the history of deleted records (``history.keep_deleted``), the last version and a note of the end stay
@@ -13,16 +14,17 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from proxy.audit import noting
+from proxy.auth.acl import Gate
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.policy import Act
 from proxy.model.rights import denied
 from proxy.model.schema import Field, FieldType
 from proxy.storage.changes import Change, Inscribe, Remove
-from proxy.storage.query import Is, Select
+from proxy.storage.query import All, Is, Select
 from proxy.storage.rows import Row
 from proxy.vault.closing import TRIES, Closing, attempt, locked, overtaken
 from proxy.vault.records import Records
-from proxy.vault.within import Within
+from proxy.vault.within import Within, visible
 
 #: Records that one delete may take with it.
 MOST = 10_000
@@ -34,11 +36,11 @@ _TEXTS = (FieldType.STRING,)
 async def delete_one(records: Records, key: str, by: str, closing: Closing, *, cascade_by: str | None = None) -> None:
     """Delete a record, and what hangs on it. ``closing`` is given nothing: nothing is left to tell.
 
-    Raises ``VaultError``: ``NOT_FOUND``; ``ACCESS_DENIED`` where something hangs on it that is not there for the caller;
+    Raises ``VaultError``: ``NOT_FOUND``; ``ACCESS_DENIED`` where something hangs on it that the caller sees and may not delete;
     ``INVALID_INPUT`` when ``cascade_by`` cannot be asked for equality;
     ``UNPROCESSABLE`` when more than ``MOST`` records would go; ``CANNOT_OPEN`` for a key that has to be followed; ``CONFLICT``.
     """
-    if not await _delete(_Delete(records, (key,), by, _followed(records, cascade_by)), closing):
+    if not await _delete(_Delete(records, (key,), by, _followed(records, cascade_by), set()), closing):
         raise VaultError(Code.NOT_FOUND, f"There is no such record of {records.name!r}.")
 
 
@@ -46,7 +48,7 @@ async def delete_many(
     records: Records, keys: Sequence[str], by: str, closing: Closing, *, cascade_by: str | None = None
 ) -> None:
     """Delete those of the records that exist. Raises as ``delete_one``, but ``NO_MATCH`` when none of them does."""
-    if not await _delete(_Delete(records, keys, by, _followed(records, cascade_by)), closing):
+    if not await _delete(_Delete(records, keys, by, _followed(records, cascade_by), set()), closing):
         raise VaultError(Code.NO_MATCH, f"None of these records of {records.name!r} exists.")
 
 
@@ -55,6 +57,7 @@ class _Delete(NamedTuple):
     keys: Sequence[str]
     by: str
     field: Field | None  #: that is followed from record to record
+    unseen: set[int]  #: rows that the filter endpoint keeps from the caller, as far as it was asked
 
 
 async def _delete(delete: _Delete, closing: Closing) -> int:
@@ -69,9 +72,23 @@ async def _delete(delete: _Delete, closing: Closing) -> int:
             if found <= names and await _end(delete, rows, closing):
                 return len(rows)
         if records.gate is not None:
-            await records.permit(Act.DELETE, [key for row in rows if (key := _key(records, row)) is not None])
+            delete.unseen.update(await _kept_from(records, records.gate, rows))
         names |= found
     raise overtaken(records)
+
+
+async def _kept_from(records: Records, gate: Gate, rows: Sequence[Row]) -> set[int]:
+    """Those of the rows that the filter endpoint keeps from the caller altogether: it lets it neither delete nor see them.
+
+    Raises ``VaultError`` (ACCESS_DENIED) for one that it lets the caller see, and as ``Gate.allowed``.
+    """
+    keys = {row.rid: _key(records, row) for row in rows}
+    allowed = await gate.allowed(Act.DELETE, [key for key in keys.values() if key is not None])
+    others = {rid: key for rid, key in keys.items() if key not in allowed}
+    named = [key for key in others.values() if key is not None]
+    if named and records.rights.allows(Act.READ) and await gate.allowed(Act.READ, named):
+        raise denied()
+    return set(others)
 
 
 async def _end(delete: _Delete, rows: Sequence[Row], closing: Closing) -> bool:
@@ -105,9 +122,9 @@ def _followed(records: Records, cascade_by: str | None) -> Field | None:
 
 
 async def _doomed(delete: _Delete) -> list[Row]:
-    """The rows of these keys that are there for the caller, and all that hang on them."""
+    """The rows of these keys that are there for the caller, and all that hang on them and that it sees."""
     records, field = delete.records, delete.field
-    within = Within(records)
+    within, seen = Within(records), visible(records)
     rows = {row.rid: row for row in (await records.collection.by_key(delete.keys)).values() if within.holds(row)}
     if field is None or not rows:
         return list(rows.values())
@@ -116,9 +133,9 @@ async def _doomed(delete: _Delete) -> list[Row]:
     while following:
         some, following = following[:_AT_ONCE], following[_AT_ONCE:]
         cells = tuple(records.cell(field.name, key) for key in some)
-        query = Select(Is(column, cells), records.collection.clock(), limit=MOST + 1, counted=False)
+        query = Select(All((Is(column, cells), seen)), records.collection.clock(), limit=MOST + 1, counted=False)
         page = await records.collection.store.select(records.collection.table, query)
-        fresh = [row for row in page.rows if row.rid not in rows]
+        fresh = [row for row in page.rows if row.rid not in rows and row.rid not in delete.unseen]
         if not all(map(within.holds, fresh)):
             raise denied((Detail("cascadeBy", "What hangs on these records goes beyond what this client may delete."),))
         rows.update((row.rid, row) for row in fresh)

@@ -4,10 +4,11 @@ Engines are asked with these conditions beside those of a request, and answer fo
 what was stored once, and what was found by its key are looked at here, by the very conditions.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.policy import Act
+from proxy.model.query import Test
 from proxy.model.record import Fields, Record
 from proxy.model.rights import denied
 from proxy.storage.asked import Asked
@@ -21,8 +22,16 @@ from proxy.vault.records import Records
 
 def inside(records: Records) -> Where:
     """The condition for every record that is there for the caller."""
-    rows = records.rights.rows
-    return All(tuple([where_of(records, test) for test in rows])) if rows else ALWAYS
+    return _all(records, records.rights.rows)
+
+
+def visible(records: Records) -> Where:
+    """The condition for every record that the caller sees, also where it may do what it is about to do with fewer of them."""
+    return _all(records, records.rights.visible)
+
+
+def _all(records: Records, tests: Sequence[Test]) -> Where:
+    return All(tuple([where_of(records, test) for test in tests])) if tests else ALWAYS
 
 
 async def all_there(records: Records, keys: Iterable[str]) -> bool:

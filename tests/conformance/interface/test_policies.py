@@ -365,16 +365,6 @@ async def test_a_key_that_a_record_outside_has_is_used(here):
     assert not {"name", "email", "age"} & ann.keys()
 
 
-async def test_a_cascade_does_not_go_beyond_what_may_be_deleted(here):
-    await ask(here, "POST", M, {**EVA, "id": "zoe", "parent": "bo"}, "writer")
-    said = await ask(here, "DELETE", M + "/ann?cascadeBy=parent")
-    assert (code(said), said.json["errors"][0]["source"]) == ((401, "access_denied"), "cascadeBy")
-    assert len(await found(here, as_="writer")) == 4
-    await ask(here, "DELETE", M + "/zoe", as_="writer")
-    assert (await ask(here, "DELETE", M + "/ann?cascadeBy=parent")).status == 204
-    assert [record["id"] for record in await found(here, as_="writer")] == ["eva"]
-
-
 async def test_the_newest_version_decides_and_earlier_ones_outside_are_left_out(here):
     await put(here, region="south")
     assert code(await ask(here, "GET", M + "/ann/history")) == (404, "not_found")

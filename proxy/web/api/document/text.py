@@ -138,7 +138,7 @@ PARAMETERS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "name": ("The name of a function.", {"type": "string", "pattern": "^[A-Za-z][A-Za-z0-9_-]{0,63}$"}),
     "next": ("Where to go on: `meta.next` of the page before. Nobody else can use it.", _KEY),
     "cascadeBy": (
-        "A string field: records that hold a deleted key there are deleted too, and so on.",
+        "A string field: records that hold a deleted key there are deleted too, and so on, as far as the client sees them.",
         {"type": "string"},
     ),
     "limit": (
