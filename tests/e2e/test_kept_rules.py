@@ -172,6 +172,9 @@ async def test_a_key_that_is_kept_otherwise_is_rewritten_for_them_too(tmp_path: 
             assert record["key3"] == ANN["email"]
             sorted_ = {"country": "se", "options": {"sort": [{"key4": "asc"}]}}
             assert (await vault.ask("POST", R + "/find", sorted_))[0] == sorts
+            for parts in ({"key4": {"$like": "918 27"}}, {"search_keys": "918 27"}):
+                status, answer = await vault.ask("POST", R + "/find", {"country": "se", "filter": parts})
+                assert (status, len(answer.get("data", []))) == ((200, 1) if sorts == 200 else (401, 0)), answer
             assert await world.instance.stop() == 0
             assert _in_columns(world.instance.data / "vault.db", str(ANN["phone"])) is (sorts == 200)
             status, out = await domicile(world.instance, "store", "verify")
