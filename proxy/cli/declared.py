@@ -43,11 +43,11 @@ class Served:
 
     async def one(self, name: str) -> Json:
         """See ``Declared.one``."""
-        content: Json = self._asked("GET", f"/{urllib.parse.quote(name, safe='')}").content
+        content: Json = self._asked("GET", _below(name)).content
         return content
 
     def _put(self, name: str, content: Json, query: str = "") -> remote.Told:
-        return self._asked("PUT", f"/{urllib.parse.quote(name, safe='')}{query}", content)
+        return self._asked("PUT", _below(name) + query, content)
 
     def _asked(self, method: str, below: str, content: Any = None) -> remote.Told:
         told = self._instance.ask(method, f"{self._path}{below}", content)

@@ -84,10 +84,6 @@ class Rights(msgspec.Struct, frozen=True, eq=False):
         shown = msgspec.structs.replace(record, fields=fields, attachments=attachments, eras=None)
         return cast(Shown, shown)
 
-    def all_shown(self, records: Iterable[Record]) -> list[Shown]:
-        """Each of the records as the caller may see it."""
-        return [self.shown(record) for record in records]
-
     @property
     def redacted_fields(self) -> list[str]:
         """The names of the fields whose shown values are not those that are stored."""

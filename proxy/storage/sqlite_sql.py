@@ -111,7 +111,6 @@ class Statements:
             f"INSERT INTO {tokens} (hash, rid) SELECT ?1, ?2 WHERE NOT EXISTS (SELECT 1 FROM {tokens} WHERE hash = ?1)"
         )
         self.shares = Rows(f"INSERT OR IGNORE INTO {tokens} (hash, rid)", 2)
-        self.add_shared = self.shares.single
         self.add_existing = (
             f"INSERT OR IGNORE INTO {tokens} (hash, rid) SELECT ?1, ?2"
             f" WHERE EXISTS (SELECT 1 FROM r_{table} WHERE rid = ?2)"

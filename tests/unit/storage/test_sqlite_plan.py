@@ -24,8 +24,8 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> Iterator[sqlite3.Connection]:
     for rid in range(1, 101):
         one = live(rid, rid)._replace(cells=(h(rid % 50), f"c{rid % 2}", rid, None))
         connection.execute(SQL.insert, SQL.stored(one))
-        connection.execute(SQL.add_shared, (COMMON, rid))
-    connection.execute(SQL.add_shared, (RARE, 7))
+        connection.execute(SQL.shares.single, (COMMON, rid))
+    connection.execute(SQL.shares.single, (RARE, 7))
     connection.execute("UPDATE tables SET rows = 100")
     yield connection
     connection.close()

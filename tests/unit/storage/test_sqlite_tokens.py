@@ -16,7 +16,7 @@ def connection() -> Iterator[sqlite3.Connection]:
     """Hash ``n`` has the rows that ``n`` divides, up to 30."""
     connection = connect()
     pairs = [(h(n), rid) for n in (1, 2, 3, 5) for rid in range(n, 31, n)]
-    connection.executemany(Statements(LAYOUT).add_shared, pairs)
+    connection.executemany(Statements(LAYOUT).shares.single, pairs)
     yield connection
     connection.close()
 

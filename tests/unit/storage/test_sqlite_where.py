@@ -71,7 +71,7 @@ def test_conditions_of_any_depth_fit(connection: sqlite3.Connection) -> None:
 def test_the_token_index_holds_all_or_not_all(connection: sqlite3.Connection) -> None:
     put(connection, "a", "b", "c")
     pairs = [(h("x"), 1), (h("y"), 1), (h("x"), 2)]
-    connection.executemany(Statements(LAYOUT).add_shared, pairs)
+    connection.executemany(Statements(LAYOUT).shares.single, pairs)
     assert found(connection, Indexed((h("x"), h("y"), h("x")))) == [1]
     assert found(connection, Indexed((h("x"), h("y")), negated=True)) == [2, 3]
     assert found(connection, Indexed(())) == [1, 2, 3]
