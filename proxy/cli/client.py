@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from proxy.cli import output
 from proxy.cli.command import OK, Arguments, Command
 from proxy.cli.health import reachable
+from proxy.cli.instance import stopped_first
 from proxy.clock import to_wire
 from proxy.config import Settings, load
 from proxy.errors import Code, VaultError
@@ -94,14 +95,9 @@ def as_text(first: str, data: dict[str, Any]) -> str:
 async def _opened(settings: Settings) -> "AsyncIterator[tuple[Clients, Mapping[str, Policies]]]":
     from proxy.composition.stopped import stopped_access
 
-    try:
+    with stopped_first("stop it first, or ask it itself, with /api/clients and an administrator's token."):
         async with stopped_access(settings) as opened:
             yield opened
-    except VaultError as error:
-        if error.code is not Code.STORE_BUSY:
-            raise
-        text = "An instance runs on this vault: stop it first, or ask it itself, with /api/clients and an administrator's token."
-        raise VaultError(Code.STORE_BUSY, text) from None
 
 
 def _run(work: Coroutine[Any, Any, Result]) -> Result:

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, Protocol
 
 from proxy.cli import remote
 from proxy.cli.command import Arguments
+from proxy.cli.instance import stopped_first
 from proxy.config import Settings
-from proxy.errors import Code, VaultError
 from proxy.vault.catalog import Catalog
 from proxy.vault.vault import Vault
 
@@ -74,15 +74,10 @@ async def stopped(arguments: Arguments, settings: Settings) -> AsyncIterator[Sto
     from proxy.composition.schemas import open_schemas
     from proxy.composition.stopped import stopped_vault
 
-    try:
+    with stopped_first(f"name it with --url, and its client with {remote.CLIENT_ID} and {remote.CLIENT_SECRET}."):
         async with stopped_vault(settings, arguments.environment) as (vault, _):
             catalog = await open_schemas(vault, None, settings.records)
             try:
                 yield Stopped(vault, catalog)
             finally:
                 await catalog.close()
-    except VaultError as error:
-        if error.code is not Code.STORE_BUSY:
-            raise
-        text = f"An instance runs on this vault: name it with --url, and its client with {remote.CLIENT_ID} and {remote.CLIENT_SECRET}."
-        raise VaultError(Code.STORE_BUSY, text) from None

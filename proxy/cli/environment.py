@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from proxy.cli import output
 from proxy.cli.command import OK, Arguments, Command
+from proxy.cli.instance import stopped_first
 from proxy.clock import to_wire
 from proxy.config import load
 from proxy.errors import Code, VaultError
@@ -52,17 +53,10 @@ def delete(arguments: Arguments) -> int:
 async def _opened(arguments: Arguments) -> "AsyncIterator[StoppedEnvironments]":
     from proxy.composition.stopped import stopped_environments
 
-    try:
+    advice = "stop it first, or ask it itself, with /api/environments and the token of an administrator of default."
+    with stopped_first(advice):
         async with stopped_environments(load(arguments.config, os.environ)) as environments:
             yield environments
-    except VaultError as error:
-        if error.code is not Code.STORE_BUSY:
-            raise
-        text = (
-            "An instance runs on this vault: stop it first, or ask it itself, with /api/environments and the token of an "
-            "administrator of default."
-        )
-        raise VaultError(Code.STORE_BUSY, text) from None
 
 
 def _run(work: Coroutine[Any, Any, Result]) -> Result:

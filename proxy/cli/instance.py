@@ -1,9 +1,13 @@
-"""How a command line names a running instance, and what of it or for it the command is about."""
+"""How a command line names a running instance and what it is about, and what is said where one has the vault."""
 
 import argparse
+import contextlib
 import urllib.parse
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+
+from proxy.errors import Code, VaultError
 
 _FORMATS: Final = ("jsonl", "csv")
 
@@ -38,3 +42,14 @@ def files_arguments(parser: argparse.ArgumentParser) -> None:
     """As ``instance_arguments``, with files of what is to be declared there."""
     instance_arguments(parser)
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="YAML files, or folders of them")
+
+
+@contextlib.contextmanager
+def stopped_first(advice: str) -> Iterator[None]:
+    """Around work on a stopped vault: where an instance runs on it (STORE_BUSY), say what to do then."""
+    try:
+        yield
+    except VaultError as error:
+        if error.code is not Code.STORE_BUSY:
+            raise
+        raise VaultError(Code.STORE_BUSY, f"An instance runs on this vault: {advice}") from None

@@ -11,10 +11,9 @@ from typing import Any, Final, TypeVar
 
 from proxy.cli import output
 from proxy.cli.command import OK, Arguments, Command
-from proxy.cli.instance import instance_arguments
+from proxy.cli.instance import instance_arguments, stopped_first
 from proxy.cli.remote import refusal, remote
 from proxy.config import load
-from proxy.errors import Code, VaultError
 from proxy.model.keys import KeyKind
 
 Result = TypeVar("Result")
@@ -66,13 +65,8 @@ def _asked(arguments: Arguments, method: str, path: str, body: Any = None) -> An
 def _run(work: Coroutine[Any, Any, Result]) -> Result:
     import asyncio
 
-    try:
+    with stopped_first("stop it first, or name it with --url."):
         return asyncio.run(work)
-    except VaultError as error:
-        if error.code is not Code.STORE_BUSY:
-            raise
-        text = "An instance runs on this vault: stop it first, or name it with --url."
-        raise VaultError(Code.STORE_BUSY, text) from None
 
 
 async def _listed(arguments: Arguments) -> Any:

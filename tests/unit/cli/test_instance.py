@@ -1,6 +1,8 @@
 import pytest
 
 from proxy.cli import main
+from proxy.cli.instance import stopped_first
+from proxy.errors import Code, VaultError
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8081", "ftp://a", "http://a/path", "http://:80", "http://a b"])
@@ -16,3 +18,12 @@ def test_what_is_declared_stands_in_files(noun, tmp_path, monkeypatch, capsys):
     assert "FILE" in capsys.readouterr().err
     assert main([noun, "apply", "--environment", "acme", "none.yaml"]) == 1
     assert "none.yaml" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("code", "text"), [(Code.STORE_BUSY, "An instance runs on this vault: stop it."), (Code.BAD_STORE, "so")]
+)
+def test_only_of_an_instance_in_the_way_it_says_what_to_do(code, text):
+    with pytest.raises(VaultError) as caught, stopped_first("stop it."):
+        raise VaultError(code, "so")
+    assert (caught.value.code, caught.value.message) == (code, text)
