@@ -233,14 +233,8 @@ async def test_killed_at_random_50_times(moods: Crowd, part: int) -> None:
         assert await installation.start(), installation.log.decode()
         if number % 7 == 6:
             await moods.judge()
-        enough = moods.counts.total() + random.randrange(40)
-        async with asyncio.timeout(2 * PATIENCE), asyncio.TaskGroup() as group:
-            for worker in range(WORKERS):
-                group.create_task(moods.visit(worker, WORKERS))
-            while moods.counts.total() < enough:  # noqa: ASYNC110  # answers, not seconds: a slow machine tries as much
-                await asyncio.sleep(0.002)
-            await asyncio.sleep(random.uniform(0, 0.02))
-            await installation.kill()
+        work = (moods.visit(worker, WORKERS) for worker in range(WORKERS))
+        await installation.kill_at_work(work, moods.counts, 40)
     await converge(moods)
     nowhere(moods)
     assert {"POST 201", "PATCH 200", "PUT 200", "DELETE 204", "POST 422"} <= set(moods.counts), "nothing was tried"

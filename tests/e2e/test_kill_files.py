@@ -1,9 +1,7 @@
 """kill -9 during uploads, moves and deletions of attachments: what was answered is there, and nothing half of anything."""
 
-import asyncio
 import json
 import os
-import random
 from pathlib import Path
 
 import aiohttp
@@ -47,14 +45,7 @@ async def test_attachments_survive_every_death_whole_or_not_at_all(tmp_path: Pat
         for _ in range(ROUNDS):
             await crowd.arrive(quick=True)
             await crowd.look()
-            enough = crowd.counts.total() + random.randrange(30)
-            async with asyncio.timeout(2 * PATIENCE), asyncio.TaskGroup() as group:
-                for worker in crowd.people:
-                    group.create_task(crowd.work(worker))
-                while crowd.counts.total() < enough:  # noqa: ASYNC110  # answers, not seconds: a slow machine tries as much
-                    await asyncio.sleep(0.002)
-                await asyncio.sleep(random.uniform(0, 0.02))
-                await crowd.installation.kill()
+            await crowd.installation.kill_at_work(map(crowd.work, crowd.people), crowd.counts, 30)
         await crowd.arrive(quick=True)
         await crowd.look()
         assert await crowd.installation.stop() == 0

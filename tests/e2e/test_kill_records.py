@@ -1,8 +1,6 @@
 """kill -9 while clients write records over the vault's own interface: all or nothing of each call, and all of each that was answered."""
 
-import asyncio
 import os
-import random
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -37,14 +35,7 @@ async def killed(crowd: RecordCrowd, rounds: int) -> None:
     for _ in range(rounds):
         await crowd.arrive()
         await crowd.judge()
-        enough = crowd.counts.total() + random.randrange(60)
-        async with asyncio.timeout(2 * PATIENCE), asyncio.TaskGroup() as group:
-            for worker in crowd.workers:
-                group.create_task(crowd.visit(worker))
-            while crowd.counts.total() < enough:  # noqa: ASYNC110  # answers, not seconds: a slow machine tries as much
-                await asyncio.sleep(0.002)
-            await asyncio.sleep(random.uniform(0, 0.02))
-            await crowd.installation.kill()
+        await crowd.installation.kill_at_work(map(crowd.visit, crowd.workers), crowd.counts, 60)
     await crowd.arrive()
     await crowd.judge()
     assert await crowd.installation.stop() == 0
@@ -86,17 +77,12 @@ async def killed_among_both(crowd: HostedCrowd, rounds: int) -> None:
         rounds -= 1
         await crowd.arrive()
         await crowd.judge()
-        before, enough = crowd.people.counts.total(), random.randrange(60)
-        async with asyncio.timeout(2 * PATIENCE), asyncio.TaskGroup() as group:
-            for worker in crowd.workers[:2]:
-                group.create_task(crowd.visit(worker))
-            for number in range(CALLERS):
-                group.create_task(crowd.people.visit(number, CALLERS))
-            group.create_task(crowd.look())
-            while crowd.people.counts.total() < before + enough:  # noqa: ASYNC110  # answers, not seconds, as above
-                await asyncio.sleep(0.002)
-            await asyncio.sleep(random.uniform(0, 0.02))
-            await crowd.installation.kill()
+        work = [
+            *(crowd.visit(worker) for worker in crowd.workers[:2]),
+            *(crowd.people.visit(number, CALLERS) for number in range(CALLERS)),
+            crowd.look(),
+        ]
+        await crowd.installation.kill_at_work(work, crowd.people.counts, 60)
     await crowd.converge()
 
 

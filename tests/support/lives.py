@@ -3,9 +3,11 @@
 import asyncio
 import json
 import os
+import random
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -178,6 +180,20 @@ class Installation:
         if self.process:
             self.send(signal.SIGKILL)
             await self.ended()
+
+    async def kill_at_work(self, work: Iterable[Coroutine[Any, Any, None]], counts: Counter[str], most: int) -> None:
+        """kill -9 in the midst of what clients do, when fewer than ``most`` further answers are counted; return when all have noticed.
+
+        By answers, not by seconds: on a slow machine as much is tried.
+        """
+        enough = counts.total() + random.randrange(most)
+        async with asyncio.timeout(2 * PATIENCE), asyncio.TaskGroup() as group:
+            for one in work:
+                group.create_task(one)
+            while counts.total() < enough:  # noqa: ASYNC110  # the clients count
+                await asyncio.sleep(0.002)
+            await asyncio.sleep(random.uniform(0, 0.02))
+            await self.kill()
 
     async def stop(self) -> int:
         """SIGTERM and wait; the exit status."""
