@@ -30,7 +30,7 @@ help:  ## show this list
 
 install: $(RUNTIME_STAMP)  ## install the command domicile into .venv, at the locked versions
 
-demo: $(RUNTIME_STAMP)  ## start a sample application, the proxy and the vault, and open two views of them
+demo: $(RUNTIME_STAMP)  ## start a sample application, the proxy and the vault, and say where to see both sides
 	@$(BIN)/domicile demo $(ARGS)
 
 test: $(DEV_STAMP) $(SCAN_STAMP)  ## run every test (WORKERS=2; ARGS="-k name" for a choice)

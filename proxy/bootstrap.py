@@ -17,7 +17,7 @@ from proxy.auth.clients import Made
 from proxy.auth.service import TokenService
 from proxy.clock import Clock, system_clock
 from proxy.composition.access import keep_keys, open_access
-from proxy.composition.asking import asking, check_asking
+from proxy.composition.asking import asking
 from proxy.composition.audit import open_audit, unwitnessed
 from proxy.composition.doors import doors
 from proxy.composition.files import check_files, open_files
@@ -143,7 +143,6 @@ def check_store(settings: Settings) -> None:
 def check_upstream(settings: Settings, rules: RuleSet | None) -> None:
     """Raise what a start would say of the ways to the applications; ``rules`` where they are in order."""
     ways(settings)
-    check_asking(settings)
     if rules is not None:
         _refuse_strangers(settings, rules)
 

@@ -18,6 +18,10 @@ of the chain and the memory that outlives the folder are given to it.
 ``noting``            what one request tells of records on its way through the use cases
 ``refusals``          refusals, bounded: a flood of them cannot fill the disk
 ``verify``            whether every line is there, unchanged and in its place
+``reading``           the lines in their order, those that are still to come included
+``shipping``          lines to other places after they were written, by ``syslog`` for one
+``baits``             records that nobody has a reason to look at
+``witness``           all of these joined, for those who tell the log things
 ====================  =============================================================================
 
 A line is written to the folder first, and shipped to other places afterwards, so that no collector can stand in the way.

@@ -93,6 +93,13 @@ def _upstream(settings: Settings) -> str:
     return ""
 
 
+def _access(settings: Settings) -> str:
+    from proxy.composition.asking import check_asking
+
+    check_asking(settings)
+    return ""
+
+
 def _firewall(settings: Settings) -> str:
     if settings.firewall.country_database is None:
         return ""
@@ -118,6 +125,7 @@ PARTS: Final[dict[str, Part]] = {
     "store": _store,
     "audit": _audit,
     "upstream": _upstream,
+    "access": _access,
     "firewall": _firewall,
     "tls": _tls,
 }
@@ -170,7 +178,7 @@ def _lines(name: str, faults: Mapping[str, VaultError], places: Mapping[str, str
 
 
 COMMAND: Final = Command(
-    summary="Look at settings, rules, schemas, policies, keys, store and TLS files and name every fault; listens nowhere.",
+    summary="Look at settings, rules, schemas, policies, keys, store, secrets and TLS files and name every fault; listens nowhere.",
     example="domicile check --config domicile.yaml",
     run=run,
     data=True,

@@ -7,7 +7,7 @@ gets was sealed in chunks above, and the names of objects are random.
 What it may touch: its own folder or connection. It answers with ``VaultError`` (FILES_UNAVAILABLE) and ``NoObject``.
 
 - ``base`` is the port; ``memory`` the reference, as plainly as it can be said.
-- ``folder`` is the embedded backend: a folder on a local disk.
+- ``folder`` is the embedded backend: a folder on a local disk, worked on by ``threads``.
 
 A further backend is a file here and a line in ``BACKENDS``; the conformance suite then runs over it.
 """

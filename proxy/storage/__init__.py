@@ -8,14 +8,14 @@ What it may touch: its own files or connection. It is the only room that imports
 with ``VaultError`` and ``Conflict`` alone.
 
 - ``base`` is the port; ``rows``, ``changes`` and ``query`` are what goes through it; ``hooks`` what an engine tells of itself;
-  ``cells``, ``names`` and ``asked`` what all engines share.
+  ``cells``, ``names`` and ``asked`` what all engines share; ``holding`` says of one row whether a condition holds.
 - ``memory`` (with ``memory_table``, ``memory_query``) is the reference: every verb as plainly as it can be said. Tests use it
   and compare the others with it.
 - ``sqlite`` is the embedded engine. A commit is accepted by ``sqlite_writer`` (group commit: flushed by one thread), grouped
   by ``sqlite_segment`` and made durable by ``sqlite_apply``; the SQL of rows stands in ``sqlite_sql`` (many new ones at once: ``sqlite_inserts``), that of what is beside
   them in ``sqlite_beside``. Long questions are planned by ``sqlite_plan``, made of ``sqlite_where`` by ``sqlite_query`` and
   ``sqlite_groups``, and answered on the threads of ``sqlite_readers``. Tables come online through ``sqlite_ddl``, ``sqlite_file`` owns and checks the file,
-  ``sqlite_errors`` translates the driver's errors.
+  ``sqlite_errors`` translates the driver's errors; ``peeking`` reads notes beside the process that owns the file.
 - ``migrations`` bring an older file to this program's format.
 
 A further engine is a file here and a line in ``ENGINES``; the conformance suite then runs over it.

@@ -10,6 +10,13 @@ Over the vault's own interface records are found and added up: ``asking`` turns 
 an engine can answer, in terms of columns and hashes; ``find`` and ``aggregate`` open what comes back. ``records`` is their way to
 rows, as ``collection`` is the proxy's.
 
+They come and go by ``write`` (with ``drafting`` and ``closing``), ``update``, ``clone``, ``migrate`` and ``delete``, each one commit; ``history``
+and ``export`` read them back, ``within`` says which of them there are for a caller under policies, and ``idempotency`` keeps the first answer.
+
+``catalog`` has the schemas of an environment; ``transition`` and ``migration`` rewrite records where one changes, and ``grams`` are
+the parts by which hashed texts are found. ``environments`` is the book of key spaces; ``rekeying`` gives one other keys, ``reseal`` seals anew what
+older ones have sealed. ``rehash`` (``rehash_job`` for all records) makes new tokens for whoever keeps some outside.
+
 ``hosted`` keeps what the proxy collects of an entity in the table of the program's own schema (``model.builtin``), where the rules say so.
 
 Attachments of records: ``attachments`` has the use cases, ``attached`` what is known of a file (sealed beside its record's row), ``contents`` the

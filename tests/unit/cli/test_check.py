@@ -122,6 +122,15 @@ def test_files_for_tls_and_names_of_applications_are_looked_at(elsewhere, capsys
     assert "upstream: in order" in capsys.readouterr().out
 
 
+def test_a_secret_that_cannot_be_used_is_a_fault_of_access_and_of_nothing_else(elsewhere, capsys, monkeypatch):
+    monkeypatch.setenv("SCRAPER", "short")
+    (elsewhere / "domicile.yaml").write_text("admin: {metrics_token: env:SCRAPER}\n")
+    assert main(["check"]) == 1
+    shown = capsys.readouterr().out
+    assert "access: A secret that the settings name cannot be used.\n  admin.metrics_token: " in shown
+    assert "upstream: in order" in shown
+
+
 def test_rules_that_the_settings_for_records_do_not_fit_are_told(elsewhere, capsys, monkeypatch):
     kept = (
         rules("http://127.0.0.1:9")

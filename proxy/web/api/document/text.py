@@ -9,6 +9,7 @@ its records have, of which type, and how each is stored; a **record** has a prim
 ## Getting in
 
 Send the identifier and the secret of a client to `POST /oauth2/token`; the answer has an access token that is good for 300 seconds.
+With curl: `curl -u "$client_id:$client_secret" -d grant_type=client_credentials http://127.0.0.1:8081/oauth2/token`.
 Send it with every request: `Authorization: Bearer <token>`. Without a valid one the answer is 401, whatever was asked.
 
 ## Values
