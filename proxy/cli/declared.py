@@ -1,14 +1,17 @@
 """What is declared by name and stays: schemas, access policies. Where commands find it: in an instance that runs, or in a stopped vault."""
 
+import asyncio
 import contextlib
+import os
 import urllib.parse
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple, Protocol
 
 from proxy.cli import remote
 from proxy.cli.command import Arguments
 from proxy.cli.instance import stopped_first
-from proxy.config import Settings
+from proxy.config import Settings, load
 from proxy.vault.catalog import Catalog
 from proxy.vault.vault import Vault
 
@@ -23,6 +26,30 @@ class Declared(Protocol):
 
     async def one(self, name: str) -> Json:
         """One of them."""
+
+
+#: Opens the place that a command line names.
+Opening = Callable[[Arguments, Settings], AbstractAsyncContextManager[Declared]]
+
+
+def all_of(opening: Opening, arguments: Arguments) -> list[Json]:
+    """What ``list`` shows."""
+
+    async def listed() -> list[Json]:
+        async with opening(arguments, load(arguments.config, os.environ)) as where:
+            return list(await where.listed())
+
+    return asyncio.run(listed())
+
+
+def named(opening: Opening, arguments: Arguments) -> Json:
+    """What ``show`` shows: the one that the command line names."""
+
+    async def one() -> Json:
+        async with opening(arguments, load(arguments.config, os.environ)) as where:
+            return await where.one(arguments.name)
+
+    return asyncio.run(one())
 
 
 class Served:

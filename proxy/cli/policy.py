@@ -28,9 +28,10 @@ def apply(arguments: Arguments) -> int:
 
 def listing(arguments: Arguments) -> int:
     """Print a line for each policy."""
-    import asyncio
+    from proxy.cli.declared import all_of
+    from proxy.cli.policies import opened
 
-    found = asyncio.run(_listed(arguments))
+    found = all_of(opened, arguments)
     lines = [f"{item['name']}  {item['schema']}  {', '.join(item['actions'])}{_faults(item)}" for item in found]
     output.show({"policies": found}, "\n".join(lines or ["There is no policy yet."]), as_json=arguments.json)
     return OK
@@ -38,9 +39,10 @@ def listing(arguments: Arguments) -> int:
 
 def show(arguments: Arguments) -> int:
     """Print one policy."""
-    import asyncio
+    from proxy.cli.declared import named
+    from proxy.cli.policies import opened
 
-    item = asyncio.run(_one(arguments))
+    item = named(opened, arguments)
     lines = [f"{item['name']}: {', '.join(item['actions'])} {item['schema']}{_faults(item)}"]
     lines += [f"  {name}  {_sight(sight)}" for name, sight in item["fields"].items()]
     lines += [
@@ -58,20 +60,6 @@ async def _apply(arguments: Arguments, policies: "tuple[Policy, ...]") -> list[d
         for policy in policies:
             await where.check(policy)
         return [await where.apply(policy) for policy in policies]
-
-
-async def _listed(arguments: Arguments) -> list[dict[str, Any]]:
-    from proxy.cli.policies import opened
-
-    async with opened(arguments, load(arguments.config, os.environ)) as where:
-        return list(await where.listed())
-
-
-async def _one(arguments: Arguments) -> dict[str, Any]:
-    from proxy.cli.policies import opened
-
-    async with opened(arguments, load(arguments.config, os.environ)) as where:
-        return await where.one(arguments.name)
 
 
 def _sight(sight: Any) -> str:

@@ -28,9 +28,10 @@ def apply(arguments: Arguments) -> int:
 
 def listing(arguments: Arguments) -> int:
     """Print a line for each schema."""
-    import asyncio
+    from proxy.cli.declared import all_of
+    from proxy.cli.schemas import opened
 
-    found = asyncio.run(_listed(arguments))
+    found = all_of(opened, arguments)
     lines = [
         f"{item['name']}  {item['origin']}  {item['records']} records  {_migration(item)}".rstrip() for item in found
     ]
@@ -40,9 +41,10 @@ def listing(arguments: Arguments) -> int:
 
 def show(arguments: Arguments) -> int:
     """Print the definition of one schema."""
-    import asyncio
+    from proxy.cli.declared import named
+    from proxy.cli.schemas import opened
 
-    item = asyncio.run(_one(arguments))
+    item = named(opened, arguments)
     lines = [f"{item['name']}: declared by {item['origin']}, {item['records']} records {_migration(item)}".rstrip()]
     width = max((len(name) for name in item["fields"]), default=0)
     lines += [f"  {name:<{width}}  {_field(described)}" for name, described in item["fields"].items()]
@@ -55,20 +57,6 @@ async def _apply(arguments: Arguments, schemas: "tuple[Schema, ...]") -> list[di
 
     async with opened(arguments, load(arguments.config, os.environ)) as where:
         return [await where.apply(schema, dry_run=arguments.dry_run) for schema in schemas]
-
-
-async def _listed(arguments: Arguments) -> list[dict[str, Any]]:
-    from proxy.cli.schemas import opened
-
-    async with opened(arguments, load(arguments.config, os.environ)) as where:
-        return list(await where.listed())
-
-
-async def _one(arguments: Arguments) -> dict[str, Any]:
-    from proxy.cli.schemas import opened
-
-    async with opened(arguments, load(arguments.config, os.environ)) as where:
-        return await where.one(arguments.name)
 
 
 def _lines(name: str, result: dict[str, Any]) -> list[str]:
