@@ -38,7 +38,8 @@ def seal(pieces: Iterable[str], schema: str, kind: str, aead: StreamAead) -> Ite
     sealer = aead.sealer(salt, line)
     yield line + sealer.header
     for piece in pieces:
-        yield from sealer.update(piece.encode())
+        if sealed := sealer.update(piece.encode()):
+            yield bytes(sealed)
     yield sealer.finish()
 
 

@@ -87,7 +87,7 @@ class StreamAead(Secret):
 class StreamSealer(Secret):
     """Seals one content from its first byte to its last; for one thread at a time."""
 
-    __slots__ = ("_associated", "_cipher", "_number", "_prefix", "_rest", "header")
+    __slots__ = ("_associated", "_cipher", "_number", "_prefix", "_rest", "_sealed", "header")
 
     def __init__(self, cipher: AESGCM, header: bytes, context: bytes) -> None:
         self.header = header  #: comes before the chunks
@@ -96,34 +96,39 @@ class StreamSealer(Secret):
         self._associated = header[:_HEAD_BYTES] + context
         self._rest = b""  # at most one chunk: what may turn out to be the last
         self._number = 0
+        self._sealed = memoryview(
+            b""
+        )  # where chunks are sealed, over and over: memory that is new costs more than the cipher
 
-    def update(self, content: bytes | bytearray) -> list[bytes]:
-        """The chunks that are complete now and certainly not the last; the rest is kept."""
-        if len(self._rest) + len(content) <= CHUNK:
+    def update(self, content: bytes | bytearray | memoryview) -> memoryview:
+        """The chunks that are complete now and certainly not the last, good until the next call; the rest is kept."""
+        count = max(0, len(self._rest) + len(content) - 1) // CHUNK
+        if not count:
             self._rest += content
-            return []
-        fill = CHUNK - len(self._rest)
-        view = memoryview(content)
-        sealed = [self._seal(self._rest + view[:fill], last=False)]
-        at = fill
-        while len(view) - at > CHUNK:
-            sealed.append(self._seal(view[at : at + CHUNK], last=False))
+            return self._sealed[:0]
+        if len(self._sealed) < count * SEALED_CHUNK:
+            self._sealed = memoryview(bytearray(count * SEALED_CHUNK))
+        view, at = memoryview(content), CHUNK - len(self._rest)
+        self._seal(self._rest + view[:at], self._sealed[:SEALED_CHUNK], last=False)
+        for start in range(SEALED_CHUNK, count * SEALED_CHUNK, SEALED_CHUNK):
+            self._seal(view[at : at + CHUNK], self._sealed[start : start + SEALED_CHUNK], last=False)
             at += CHUNK
         self._rest = bytes(view[at:])
-        return sealed
+        return self._sealed[: count * SEALED_CHUNK]
 
     def finish(self) -> bytes:
         """The last chunk. Nothing can be sealed after it."""
-        sealed = self._seal(self._rest, last=True)
+        sealed = bytearray(len(self._rest) + TAG_BYTES)
+        self._seal(self._rest, sealed, last=True)
         self._cipher, self._rest = None, b""
-        return sealed
+        return bytes(sealed)
 
-    def _seal(self, plain: bytes | memoryview, *, last: bool) -> bytes:
+    def _seal(self, plain: bytes | memoryview, sealed: bytearray | memoryview, *, last: bool) -> None:
         if self._cipher is None or self._number >> 32:
             raise ValueError("the stream is at its end")
         nonce = _nonce(self._prefix, self._number, last)
         self._number += 1
-        return self._cipher.encrypt(nonce, plain, self._associated)
+        self._cipher.encrypt_into(nonce, plain, self._associated, sealed)
 
 
 class StreamOpener(Secret):

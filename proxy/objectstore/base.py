@@ -46,11 +46,12 @@ class ObjectStore(Protocol):
     async def close(self) -> None:
         """Finish what was begun, then close. Idempotent."""
 
-    async def put(self, name: str, pieces: AsyncIterable[Iterable[bytes]]) -> int:
+    async def put(self, name: str, pieces: AsyncIterable[Iterable[bytes | memoryview]]) -> int:
         """Keep everything that ``pieces`` gives under a new name; the bytes kept. Durable, and visible, when it returns.
 
         Nothing is visible before. What ``pieces`` raises comes out, and nothing stays. A name is used once. Each piece is gone
-        through once, in turn and perhaps on a thread, so that making its bytes need not hold up the event loop.
+        through once, perhaps on a thread, so that making its bytes need not hold up the event loop; the next piece is asked
+        for after that. The bytes of a view are used before the next one is asked for.
         """
 
     async def open(self, name: str) -> Opened:

@@ -8,9 +8,8 @@ renamed into its place, and the place flushed: whoever sees the name sees all of
 import errno
 import fcntl
 import os
-from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from itertools import islice
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -24,8 +23,6 @@ T = TypeVar("T")
 #: Files that are written or read at the same moment; a disk gains nothing from more.
 _THREADS = 8
 
-#: Buffers that one call writes.
-_TOGETHER = 8
 #: Bytes after which the system is told to begin bringing them to the disk, so that the flush at the end has little to wait for.
 _EARLY = 8 << 20
 
@@ -79,7 +76,7 @@ class FolderObjects:
             os.close(self._lock)
             self._lock = -1
 
-    async def put(self, name: str, pieces: AsyncIterable[Iterable[bytes]]) -> int:
+    async def put(self, name: str, pieces: AsyncIterable[Iterable[bytes | memoryview]]) -> int:
         draft, place = self._incoming / name, self._place(name)
         self._writing.add(name)
         try:
@@ -87,7 +84,8 @@ class FolderObjects:
             try:
                 written = _Written(descriptor)
                 # What ``pieces`` raises, such as a connection that breaks, is not ours to translate.
-                await self._threads.each(written.add, pieces)
+                async for piece in pieces:
+                    await self._threads.run(written.add, piece)
                 await self._run(os.fsync, descriptor)
             finally:
                 os.close(descriptor)
@@ -210,25 +208,21 @@ class _Written:
         self._descriptor = descriptor
         self._begun = 0  # bytes that the disk was told of
 
-    def add(self, piece: Iterable[bytes]) -> None:
-        """Write a piece behind what is there; it is made only now, a little at a time, so that it is still in the processor's cache."""
-        left = iter(piece)
-        with _translated():
-            while parts := list(islice(left, _TOGETHER)):
-                self.size += _write(self._descriptor, parts)
+    def add(self, piece: Iterable[bytes | memoryview]) -> None:
+        """Write a piece behind what is there; each part of it is made only now, so that it is still in the processor's cache."""
+        for part in piece:
+            with _translated():
+                _write(self._descriptor, part)
+            self.size += len(part)
             if self.size - self._begun >= _EARLY:
                 _begin_flush(self._descriptor, self._begun, self.size - self._begun)
                 self._begun = self.size
 
 
-def _write(descriptor: int, parts: Sequence[bytes]) -> int:
-    size = sum(map(len, parts))
-    written = os.writev(descriptor, parts)
-    if written < size:  # a signal came, or the disk is nearly full
-        view = memoryview(b"".join(parts))[written:]
-        while view:
-            view = view[os.write(descriptor, view) :]
-    return size
+def _write(descriptor: int, content: bytes | memoryview) -> None:
+    written = os.write(descriptor, content)
+    while written < len(content):  # a signal came, or the disk is nearly full
+        written += os.write(descriptor, memoryview(content)[written:])
 
 
 def _begin_flush(descriptor: int, at: int, length: int) -> None:
@@ -277,7 +271,7 @@ def _set_mark(draft: Path, place: Path, owner: str) -> None:
     draft.unlink(missing_ok=True)
     descriptor = _create(draft)
     try:
-        _write(descriptor, [f"{owner}\n".encode()])
+        _write(descriptor, f"{owner}\n".encode())
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

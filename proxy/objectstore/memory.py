@@ -28,8 +28,8 @@ class MemoryObjects:
     async def close(self) -> None:
         """Nothing to close: another test may look at what is there."""
 
-    async def put(self, name: str, pieces: AsyncIterable[Iterable[bytes]]) -> int:
-        content = b"".join([part async for piece in pieces for part in piece])
+    async def put(self, name: str, pieces: AsyncIterable[Iterable[bytes | memoryview]]) -> int:
+        content = b"".join([bytes(part) async for piece in pieces for part in piece])
         self.objects[name] = content, time.time_ns() // 1_000_000
         return len(content)
 

@@ -1,12 +1,11 @@
 """Work on files beside the event loop: a few threads, and nobody leaves while his thread still works."""
 
 import asyncio
-from collections.abc import AsyncIterable, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
-S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -23,24 +22,6 @@ class Threads:
         its number given to another file.
         """
         return await _ended(asyncio.get_running_loop().run_in_executor(self._pool, lambda: work(*arguments, **named)))
-
-    async def each(self, work: Callable[[S], object], items: AsyncIterable[S]) -> None:
-        """Do the work for one item after the other: while a thread does it for one, the next one is fetched.
-
-        What ``items`` or the work raises comes out; no thread is at work then, nor after a cancellation.
-        """
-        loop = asyncio.get_running_loop()
-        at_work: asyncio.Future[object] | None = None
-        try:
-            async for item in items:
-                if at_work is not None:
-                    await _ended(at_work)
-                at_work = loop.run_in_executor(self._pool, work, item)
-            if at_work is not None:
-                await _ended(at_work)
-        finally:
-            if at_work is not None:
-                await _settled(at_work)
 
     def close(self) -> None:
         """Finish what was begun. Idempotent."""

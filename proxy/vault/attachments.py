@@ -7,7 +7,7 @@ in the same commit.
 All of them work on records of rule files too: only the application writes those, but files are the vault's own.
 """
 
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
@@ -31,7 +31,7 @@ from proxy.vault.attached import (
     open_file,
 )
 from proxy.vault.closing import TRIES, attempt, locked, overtaken
-from proxy.vault.contents import Content, Contents, Kept
+from proxy.vault.contents import Arriving, Content, Contents, Kept
 from proxy.vault.records import Records
 from proxy.vault.within import Within
 
@@ -45,7 +45,7 @@ class Incoming(NamedTuple):
     """A file on its way in: what the caller says of it, and its content piece by piece."""
 
     label: Label
-    content: AsyncIterable[bytes]
+    content: Arriving
 
 
 class Owner(NamedTuple):

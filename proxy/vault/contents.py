@@ -9,8 +9,9 @@ walk through both in one order.
 """
 
 import hashlib
-from collections.abc import AsyncIterable, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from itertools import chain
 from typing import NamedTuple
 
 from proxy.crypto.aead import cannot_open
@@ -44,6 +45,11 @@ _LARGE = CHUNK // 4
 
 #: Threads that open. Sealing is done by whoever goes through what is to be stored.
 _THREADS = 4
+
+
+#: A content on its way in, piece by piece. A piece that is an iterator is gone through by the thread that stores it, before the
+#: next piece is asked for; each of its views is good until the next one is asked for.
+Arriving = AsyncIterable[bytes | Iterator[bytes | memoryview]]
 
 
 class Kept(NamedTuple):
@@ -87,7 +93,7 @@ class Contents:
         await self.objects.close()
 
     @asynccontextmanager
-    async def kept(self, file_id: bytes, scope: bytes, content: AsyncIterable[bytes]) -> AsyncIterator[Kept]:
+    async def kept(self, file_id: bytes, scope: bytes, content: Arriving) -> AsyncIterator[Kept]:
         """Seal and keep a content; the row that names it has to be committed within the block.
 
         Raises ``VaultError``: TOO_LARGE as soon as the content exceeds the limit, OVERLOADED, FILES_UNAVAILABLE. What
@@ -229,18 +235,17 @@ class _Sealing:
         self._sealer = sealer
         self._limit = limit
 
-    async def pieces(self, content: AsyncIterable[bytes]) -> AsyncIterator[Iterator[bytes]]:
+    async def pieces(self, content: Arriving) -> AsyncIterator[Iterator[bytes | memoryview]]:
         """The sealed stream, header first. A piece is sealed while somebody goes through it, on whatever thread that is."""
         yield iter((self._sealer.header,))
         parts: list[bytes | bytearray] = []
         length = 0
         async for part in content:
+            if not isinstance(part, bytes):
+                yield self._sealed(chain(parts, part))
+                parts, length = [], 0
+                continue
             length += len(part)
-            self.size += len(part)
-            if self.size > self._limit:
-                raise VaultError(
-                    Code.TOO_LARGE, f"The file is larger than {self._limit} bytes, the most that is taken here."
-                )
             if len(part) >= _LARGE:
                 parts.append(part)
             elif parts and isinstance(parts[-1], bytearray):
@@ -251,15 +256,17 @@ class _Sealing:
                 yield self._sealed(parts)
                 parts, length = [], 0
         yield self._sealed(parts)
-        yield self._last()
+        yield iter((self._sealer.finish(),))
 
-    def _sealed(self, parts: Sequence[bytes | bytearray]) -> Iterator[bytes]:
-        for plain in parts:
-            self.digest.update(plain)
-            yield from self._sealer.update(plain)
-
-    def _last(self) -> Iterator[bytes]:
-        yield self._sealer.finish()
+    def _sealed(self, plain: Iterable[bytes | bytearray | memoryview]) -> Iterator[memoryview]:
+        for part in plain:
+            self.size += len(part)
+            if self.size > self._limit:
+                raise VaultError(
+                    Code.TOO_LARGE, f"The file is larger than {self._limit} bytes, the most that is taken here."
+                )
+            self.digest.update(part)
+            yield self._sealer.update(part)
 
 
 def _bound(scope: bytes, name: str) -> bytes:

@@ -15,6 +15,7 @@ from proxy.audit.marks import marks
 from proxy.crypto.keyset import Keyset
 from proxy.crypto.master import MasterKey
 from proxy.crypto.sources import open_source
+from proxy.crypto.stream import SEALED_CHUNK
 from proxy.model.value import Value
 from proxy.tokenization import PERSISTENT, SHAPES, make_shape
 from proxy.tokenization.normal import KINDS, normalize
@@ -45,7 +46,8 @@ def stream(answer: Answer) -> None:
     salt, context, prefix = (bytes.fromhex(answer[name]) for name in ("salt", "context", "prefix"))
     plain = bytes.fromhex(answer["plain"]) * answer["times"]
     sealer = KEYSET.streams().sealer(salt, context, prefix)
-    parts = [*sealer.update(plain), sealer.finish()]
+    first = bytes(sealer.update(plain))
+    parts = [*(first[at : at + SEALED_CHUNK] for at in range(0, len(first), SEALED_CHUNK)), sealer.finish()]
     whole = sealer.header + b"".join(parts)
     assert answer.get("sealed", whole.hex()) == whole.hex()
     assert answer.get("sha256", sha256(whole).hexdigest()) == sha256(whole).hexdigest()

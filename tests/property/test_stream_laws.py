@@ -28,8 +28,9 @@ def small_chunks() -> Iterator[None]:
 
 def sealed_of(parts: list[bytes]) -> tuple[bytes, list[bytes]]:
     sealer = AEAD.sealer(SALT, b"context")
-    sealed = [chunk for part in parts for chunk in sealer.update(part)]
-    return sealer.header, [*sealed, sealer.finish()]
+    sealed = b"".join([bytes(sealer.update(part)) for part in parts])
+    cut = [sealed[at : at + stream.SEALED_CHUNK] for at in range(0, len(sealed), stream.SEALED_CHUNK)]
+    return sealer.header, [*cut, sealer.finish()]
 
 
 def opened(header: bytes, sealed: list[bytes]) -> bytes:

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, closing
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -38,12 +39,13 @@ _TOLD: Final = ("file_id", "updated_at", "download_link")
 
 async def upload_attachment(call: Call) -> Answer:
     """A new file for a record."""
-    owner, incoming = _owner(call, "record_key"), await _incoming(call)
+    owner = _owner(call, "record_key")
 
     def show(made: Attachment) -> Answer:
         return _shown(call, made, 201)
 
-    return show(await attachments.upload(_contents(call), owner, incoming, _then(call, show, owner.key)))
+    async with _incoming(call) as incoming:
+        return show(await attachments.upload(_contents(call), owner, incoming, _then(call, show, owner.key)))
 
 
 async def check_repeated(call: Call, answered: Answered) -> None:
@@ -51,13 +53,14 @@ async def check_repeated(call: Call, answered: Answered) -> None:
 
     What arrives is hashed and kept nowhere. Name, type and content count; the boundary of the body is another each time.
     """
-    incoming = await _incoming(call)
     digest, size, limit = hashlib.sha256(), 0, _contents(call).limit
-    async for piece in incoming.content:
-        digest.update(piece)
-        size += len(piece)
-        if size > limit:
-            break
+    async with _incoming(call, threaded=False) as incoming:
+        async for piece in incoming.content:
+            for part in (piece,) if isinstance(piece, bytes) else piece:
+                digest.update(part)
+                size += len(part)
+            if size > limit:
+                break
     told = msgspec.json.decode(answered.body)
     first = (told["filename"], told["mime_type"], told["size"], told["hash"])
     if (*incoming.label, size, digest.hexdigest()) != first:
@@ -68,8 +71,9 @@ async def check_repeated(call: Call, answered: Answered) -> None:
 
 async def replace_attachment(call: Call) -> Answer:
     """A file in place of the one of its name; without one, a new file."""
-    owner, incoming = _owner(call, "record_key"), await _incoming(call)
-    return _shown(call, await attachments.replace(_contents(call), owner, incoming), 201)
+    owner = _owner(call, "record_key")
+    async with _incoming(call) as incoming:
+        return _shown(call, await attachments.replace(_contents(call), owner, incoming), 201)
 
 
 async def change_attachment(call: Call) -> Answer:
@@ -162,7 +166,8 @@ def _object(call: Call, made: Attachment) -> dict[str, Any]:
     return wire.attachment(base, made)
 
 
-async def _incoming(call: Call) -> Incoming:
+@asynccontextmanager
+async def _incoming(call: Call, *, threaded: bool = True) -> AsyncIterator[Incoming]:
     """The file of an upload; its content is read when somebody asks for it."""
     named_inside = call.operation.named_inside
     name = "" if named_inside else uploadname.of_header(call.request.headers.getall(uploadname.HEADER, []))
@@ -174,7 +179,8 @@ async def _incoming(call: Call) -> Incoming:
     await part.begin()
     if named_inside:
         name = uploadname.of_part(part.disposition)
-    return Incoming(Label(name, part.mime_type), part.content())
+    with closing(part):
+        yield Incoming(Label(name, part.mime_type), part.content(threaded=threaded))
 
 
 def _label(content: Any) -> tuple[str | None, str | None]:

@@ -11,22 +11,24 @@ from collections.abc import Callable
 _MANY = 1024
 
 
-def _searcher() -> Callable[[bytes, int, bytes, int], int | None] | None:
+def _searcher() -> Callable[[bytes | int, int, bytes, int], int | None] | None:
     """``memmem`` (https://man7.org/linux/man-pages/man3/memmem.3.html); ``None`` where the C library has none."""
     try:
         found = ctypes.CDLL(None).memmem
     except (OSError, AttributeError, TypeError):
         return None
     found.restype = ctypes.c_void_p  # an address: all that matters is whether there is one
-    found.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t]
+    found.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t]
     return found
 
 
 _memmem = _searcher()
 
 
-def find(mark: bytes, inside: bytes) -> int:
-    """Where the mark stands first; -1 where it does not."""
-    if _memmem is not None and len(inside) >= _MANY and _memmem(inside, len(inside), mark, len(mark)) is None:
-        return -1
-    return inside.find(mark)
+def find(mark: bytes, inside: bytes | memoryview) -> int:
+    """Where the mark stands first; -1 where it does not. A view has to be of bytes that can be written."""
+    if _memmem is not None and len(inside) >= _MANY:
+        place = inside if isinstance(inside, bytes) else ctypes.addressof(ctypes.c_char.from_buffer(inside))
+        if _memmem(place, len(inside), mark, len(mark)) is None:
+            return -1
+    return bytes(inside).find(mark)

@@ -22,7 +22,7 @@ def seal(content: bytes, step: int = 1 << 20, aead: StreamAead = AEAD) -> bytes:
     sealer = aead.sealer(SALT, b"context")
     parts = [sealer.header]
     for at in range(0, len(content), step):
-        parts += sealer.update(content[at : at + step])
+        parts.append(bytes(sealer.update(content[at : at + step])))
     return b"".join([*parts, sealer.finish()])
 
 

@@ -77,7 +77,7 @@ async def test_a_folder_that_cannot_be_made_is_told_by_its_name(tmp_path):
     "fault",
     [(errno.ENOSPC, "full"), (errno.EDQUOT, "full"), (errno.EROFS, "read-only"), (errno.EIO, "EIO")],
 )
-@pytest.mark.parametrize("step", ["open", "writev", "fsync", "rename"])
+@pytest.mark.parametrize("step", ["open", "write", "fsync", "rename"])
 async def test_a_disk_that_fails_is_told_in_words_and_leaves_nothing(objects, tmp_path, monkeypatch, fault, step):
     number, text = fault
     with monkeypatch.context() as broken:
@@ -97,7 +97,6 @@ async def test_a_disk_that_fails_is_told_in_words_and_leaves_nothing(objects, tm
 async def test_a_write_that_takes_less_goes_on(objects, monkeypatch):
     write = os.write
     monkeypatch.setattr(os, "write", lambda descriptor, content: write(descriptor, content[:3]))
-    monkeypatch.setattr(os, "writev", lambda descriptor, parts: write(descriptor, parts[0][:2]))
     await objects.put(NAME, piece(b"01234", b"56789"))
     pread = os.pread
     monkeypatch.setattr(os, "pread", lambda descriptor, length, at: pread(descriptor, min(length, 4), at))

@@ -3,6 +3,7 @@ import ipaddress
 import json
 
 import pytest
+from aiohttp import StreamReader
 
 from proxy.web.api.app import vault_app
 from proxy.web.api.connection import VaultConnection, caller
@@ -81,3 +82,9 @@ async def test_the_caller_is_the_one_that_a_trusted_proxy_tells_of_by_preamble_o
             for number in range(2):
                 answer = await client.ask((b"" if number else preamble) + get("/api/who", *fields))
                 assert json.loads(answer.body) == host
+
+
+def test_the_inner_names_of_aiohttp_that_a_straight_upload_leans_on_are_there():
+    slots = {name for base in VaultConnection.__mro__ for name in getattr(base, "__slots__", ())}
+    assert {"_parser", "_loop", "_read_bufsize", "_max_msg_queue_size", "max_line_size"} <= slots
+    assert "_waiter" in StreamReader.__slots__

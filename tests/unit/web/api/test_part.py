@@ -33,7 +33,7 @@ def part(body: bytes, step: int = 4096, kind: str = "multipart/form-data; bounda
 
 async def read(made: Part) -> bytes:
     await made.begin()
-    return b"".join([piece async for piece in made.content()])
+    return b"".join([bytes(piece) async for piece in made.content() if isinstance(piece, bytes)])
 
 
 async def refused(made: Part) -> str:
