@@ -102,12 +102,17 @@ class Gate:
         self._primary = primary or _KEY
         self._known: dict[Act, dict[str, bool]] = {}
 
-    async def allowed(self, act: Act, keys: Iterable[str]) -> frozenset[str]:
-        """Those of the keys that are allowed. Raises ``VaultError``: FILTER_ENDPOINT_LATE, FILTER_ENDPOINT_WRONG."""
+    async def allowed(self, act: Act, keys: Iterable[str], *, always: bool = False) -> frozenset[str]:
+        """Those of the keys that are allowed. Raises ``VaultError``: FILTER_ENDPOINT_LATE, FILTER_ENDPOINT_WRONG.
+
+        ``always``: the endpoint is asked where there are no keys, too. Of what a search has found it is, even if that is nothing: an
+        answer that failed only where something was found, or came later, would tell of records that are not allowed.
+        """
         wanted = dict.fromkeys(keys)
+        asked = act in self._known
         known = self._known.setdefault(act, {})
         fresh = [key for key in wanted if key not in known]
-        if fresh:
+        if fresh or (always and not asked):
             body = question(act, self._schema, self._primary, fresh)
             told = answer(await self._asker.ask(self._url, self._token, body), self._primary)
             known.update((key, told is None or key in told) for key in fresh)

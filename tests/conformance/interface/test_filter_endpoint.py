@@ -90,10 +90,38 @@ async def test_so_do_the_direct_ways(scene, path):
     assert (said.json["meta"]["total"], endpoint.told()) == (1, [("read", ("a", "b"))])
 
 
-async def test_nobody_is_asked_where_nothing_matches(scene):
+async def test_it_is_asked_where_nothing_matches_too(scene):
     here, endpoint = scene
     said = await ask(here, "POST", M + "/find", {"filter": {"city": "Kiruna"}})
-    assert (said.json["data"], said.json["meta"]["total"], endpoint.told()) == ([], 0, [])
+    assert (said.json["data"], said.json["meta"]["total"], endpoint.told()) == ([], 0, [("read", ())])
+
+
+async def test_without_a_token_that_counts_nobody_learns_whether_something_matches(scene):
+    here, endpoint = scene
+    record = {"country": "se", "record_key": "r", "profile_key": "p-1", "key1": "secret"}
+    assert (await here.client("POST", "/api/records", json=record)).status == 201
+    rules = {"dtk": "a1B2" * 24, "rules": {"key1": {"strategy": "alphaNumericPersistent"}}}
+    made = await here.client("POST", "/api/records/rehash", json={**rules, "keys": ["p-1"]})
+    await here.policy("kept", "records", "read", "write", "delete", external_acl=URL.format(endpoint.port))
+    endpoint.says = [answered(b"", b"401 Unauthorized")]
+    token = made.json["data"][0]["fields"]["key1"]
+    questions = (
+        *[(path, {"schema": "person", "filter": {"city": "VALUE"}}) for path in ("/api/find", "/sf/find-ids")],
+        (M + "/find", {"filter": {"city": "VALUE"}}),
+        (M + "/clone", {"filter": {"city": "VALUE"}, "update_with": {"id": "new"}}),
+        (M + "/batch/update", {"search_key": "city", "records": [{"city": "VALUE"}]}),
+        ("/api/records/find", {"country": "se", "filter": {"key1": "VALUE"}}),
+        ("/api/records/rehash", {**rules, "keys": ["VALUE"]}),
+        ("/api/records/rehash/resolve", {"tokens": ["VALUE"]}),
+    )
+    for path, body in questions:
+        answers = []
+        for value in ("Lund", "Kiruna", "secret", "p-1", token):
+            body_ = json.loads(json.dumps(body).replace("VALUE", value))
+            said = await here.client("POST", path, "under:acl,kept", headers=PERSON, json=body_)
+            answers.append((said.status, said.body))
+        assert len(set(answers)) == 1, path
+        assert answers[0][0] == 502, path
 
 
 @pytest.mark.parametrize(("allowed", "left"), [("*", ["a", "b", "c"]), ([], [])])

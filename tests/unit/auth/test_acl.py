@@ -105,6 +105,14 @@ async def test_nobody_is_asked_about_nothing_or_twice_about_the_same():
     assert [asked["id"] for _, _, asked in endpoint.asked] == [["a", "b"], ["c"], ["a"]]
 
 
+async def test_about_what_a_search_finds_it_is_asked_once_also_if_that_is_nothing():
+    endpoint = Endpoint(b'{"id": []}', b'{"id": ["a"]}')
+    one = gate(endpoint)
+    for keys, allowed in (([], frozenset()), (["a"], {"a"}), ([], frozenset())):
+        assert await one.allowed(Act.READ, keys, always=True) == allowed
+    assert [asked["id"] for _, _, asked in endpoint.asked] == [[], ["a"]]
+
+
 async def test_one_record_that_is_not_allowed_refuses_all():
     one = gate(Endpoint(b'{"id": ["a"]}'))
     await one.need(Act.WRITE, [])
