@@ -124,6 +124,7 @@ async def demo(settings: Settings, ports: Ports) -> int:
         proxy=f"http://{_HOST}:{ports.proxy}",
         application=f"http://{_HOST}:{ports.application}",
         vault=f"http://{_HOST}:{ports.vault}",
+        admin=f"http://{_HOST}:{ports.admin}",
         rules=str(_RULES),
     )
     stop = stop_signal()

@@ -33,6 +33,7 @@ class Links:
     proxy: str
     application: str
     vault: str
+    admin: str
     rules: str
 
 

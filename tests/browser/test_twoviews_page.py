@@ -18,7 +18,7 @@ RIGHT = "document.querySelector('#stored-list')"
 @pytest.fixture
 async def twoviews(application: web.Application, direct: str, swapping: str) -> AsyncIterator[str]:
     """Address of the page, with the stand-in in place of the proxy."""
-    links = Links(swapping, direct, "http://127.0.0.1:9", "rules/contacts.yaml")
+    links = Links(swapping, direct, "http://127.0.0.1:9", "http://127.0.0.1:9", "rules/contacts.yaml")
     async with serving(twoviews_app(links, application[STORE])) as address:
         yield address
 
@@ -85,7 +85,7 @@ async def test_a_silent_proxy_is_told_in_words(
     if browser is None:
         return
     await plant(direct)
-    links = Links("http://127.0.0.1:1", direct, "http://127.0.0.1:9", "rules/contacts.yaml")
+    links = Links("http://127.0.0.1:1", direct, "http://127.0.0.1:9", "http://127.0.0.1:9", "rules/contacts.yaml")
     async with serving(twoviews_app(links, application[STORE])) as address:
         page = await browser.page()
         await page.goto(address)

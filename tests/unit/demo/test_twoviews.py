@@ -81,7 +81,9 @@ def proxy(store: ContactStore) -> Restoring:
 @pytest.fixture
 async def client(store: ContactStore, proxy: Restoring) -> AsyncIterator[aiohttp.ClientSession]:
     async with serving(proxy.app()) as address:
-        links = Links(address, "http://127.0.0.1:3", "http://127.0.0.1:4", "rules/<contacts>.yaml")
+        links = Links(
+            address, "http://127.0.0.1:3", "http://127.0.0.1:4", "http://127.0.0.1:5", "rules/<contacts>.yaml"
+        )
         async with serving(twoviews_app(links, store)) as page, aiohttp.ClientSession(page) as session:
             yield session
 
@@ -101,6 +103,7 @@ async def test_the_page_shows_every_address_and_frames_the_proxy_only(client: ai
         policy = answer.headers["Content-Security-Policy"]
     assert "http://127.0.0.1:3/contacts" in text
     assert "http://127.0.0.1:4/docs" in text
+    assert "http://127.0.0.1:5/readyz" in text
     assert "rules/&lt;contacts&gt;.yaml" in text
     assert "<code>contacts.json</code>" in text
     assert "$" not in text
@@ -163,7 +166,9 @@ async def test_a_proxy_that_answers_again_is_noticed_without_a_change(
 
 
 async def test_open_streams_do_not_hold_up_the_end(store: ContactStore) -> None:
-    links = Links("http://127.0.0.1:1", "http://127.0.0.1:3", "http://127.0.0.1:4", "rules/contacts.yaml")
+    links = Links(
+        "http://127.0.0.1:1", "http://127.0.0.1:3", "http://127.0.0.1:4", "http://127.0.0.1:5", "rules/contacts.yaml"
+    )
     async with aiohttp.ClientSession() as session:
         async with serving(twoviews_app(links, store), patience=2 * PATIENCE) as page:
             answer = await session.get(f"{page}/events")
