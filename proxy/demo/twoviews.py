@@ -77,7 +77,8 @@ class TwoViews:
         """The page itself."""
         parts = {name: escape(text) for name, text in asdict(self._links).items()}
         template = Template((_STATIC / "pages" / "twoviews.html").read_text("utf-8"))
-        text = template.substitute(parts, file=escape(self._direct.path.name))
+        places = {f"{name}_place": text.partition("://")[2] for name, text in parts.items()}
+        text = template.substitute(parts, **places, file=escape(self._direct.path.name))
         return web.Response(text=text, content_type="text/html", headers=_page_headers(self._links.proxy))
 
     async def stored(self, _request: web.Request) -> web.Response:
