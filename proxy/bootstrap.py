@@ -27,6 +27,7 @@ from proxy.composition.keys import Keys, Places, vaults_of
 from proxy.composition.measuring import measure, observer, report, vault_check
 from proxy.composition.policies import govern, reread
 from proxy.composition.realm import Opened, Realm, opening
+from proxy.composition.recorded import Record
 from proxy.composition.schemas import open_schemas
 from proxy.composition.secrets import scraper_secret
 from proxy.composition.stopped import stopped_clients
@@ -121,8 +122,14 @@ async def prepare(settings: Settings) -> bool:
 
 async def first_client(settings: Settings) -> Made | None:
     """The first client of a vault, an administrator, with its secret; ``None`` when there is a client already."""
-    async with stopped_clients(settings) as clients:
-        return None if len(clients) else await clients.create("first administrator", DEFAULT, admin=True)
+    record = Record("create_client", DEFAULT)
+    async with stopped_clients(settings, record) as clients:
+        if len(clients):
+            return None
+        await record.ready()
+        made = await clients.create("first administrator", DEFAULT, admin=True)
+        record.did(made.client.id)
+        return made
 
 
 def check_keys(settings: Settings) -> None:

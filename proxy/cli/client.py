@@ -17,6 +17,7 @@ from proxy.errors import Code, VaultError
 if TYPE_CHECKING:
     from proxy.auth.clients import Client, Clients, Made
     from proxy.auth.policies import Policies
+    from proxy.composition.recorded import Record
 
 Result = TypeVar("Result")
 
@@ -92,11 +93,13 @@ def as_text(first: str, data: dict[str, Any]) -> str:
 
 
 @asynccontextmanager
-async def _opened(settings: Settings) -> "AsyncIterator[tuple[Clients, Mapping[str, Policies]]]":
+async def _opened(
+    settings: Settings, record: "Record | None" = None
+) -> "AsyncIterator[tuple[Clients, Mapping[str, Policies]]]":
     from proxy.composition.stopped import stopped_access
 
     with stopped_first("stop it first, or ask it itself, with /api/clients and an administrator's token."):
-        async with stopped_access(settings) as opened:
+        async with stopped_access(settings, record) as opened:
             yield opened
 
 
@@ -107,15 +110,19 @@ def _run(work: Coroutine[Any, Any, Result]) -> Result:
 
 
 async def _create(settings: Settings, arguments: Arguments) -> "Made":
-    async with _opened(settings) as (clients, policies):
+    record = _record("create_client", arguments.environment)
+    async with _opened(settings, record) as (clients, policies):
         _check_policies(policies, arguments)
-        return await clients.create(
+        await record.ready()
+        made = await clients.create(
             arguments.name,
             arguments.environment,
             admin=arguments.admin,
             policies=arguments.policy,
             external=arguments.external,
         )
+        record.did(made.client.id)
+        return made
 
 
 def _check_policies(policies: "Mapping[str, Policies]", arguments: Arguments) -> None:
@@ -135,13 +142,27 @@ async def _listed(settings: Settings) -> "list[Client]":
 
 
 async def _disable(settings: Settings, ident: str) -> "Client":
-    async with _opened(settings) as (clients, _):
-        return await clients.disable(ident)
+    record = _record("disable_client")
+    async with _opened(settings, record) as (clients, _):
+        await record.ready()
+        client = await clients.disable(ident)
+        record.did(client.id, client.environment)
+        return client
 
 
 async def _renew(settings: Settings, ident: str) -> "Made":
-    async with _opened(settings) as (clients, _):
-        return await clients.renew(ident)
+    record = _record("rotate_client_secret")
+    async with _opened(settings, record) as (clients, _):
+        await record.ready()
+        made = await clients.renew(ident)
+        record.did(made.client.id, made.client.environment)
+        return made
+
+
+def _record(operation: str, environment: str = "") -> "Record":
+    from proxy.composition.recorded import Record
+
+    return Record(operation, environment)
 
 
 def _shown(client: "Client") -> dict[str, Any]:

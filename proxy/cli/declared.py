@@ -6,7 +6,7 @@ import os
 import urllib.parse
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from proxy.cli import remote
 from proxy.cli.command import Arguments
@@ -14,6 +14,9 @@ from proxy.cli.instance import stopped_first
 from proxy.config import Settings, load
 from proxy.vault.catalog import Catalog
 from proxy.vault.vault import Vault
+
+if TYPE_CHECKING:
+    from proxy.composition.recorded import Record
 
 Json = dict[str, Any]
 
@@ -89,22 +92,28 @@ def _below(name: str) -> str:
 
 
 class Stopped(NamedTuple):
-    """A vault that no instance runs on, and its schemas."""
+    """A vault that no instance runs on, and its schemas. ``record``: what is changed there."""
 
     vault: Vault
     catalog: Catalog
+    record: "Record"
 
 
 @contextlib.asynccontextmanager
-async def stopped(arguments: Arguments, settings: Settings) -> AsyncIterator[Stopped]:
-    """The environment of a command line, in the vault of the settings. Raises ``VaultError``: STORE_BUSY says how to ask the instance."""
+async def stopped(arguments: Arguments, settings: Settings, operation: str) -> AsyncIterator[Stopped]:
+    """The environment of a command line, in the vault of the settings. ``operation``: what may be done there.
+
+    Raises ``VaultError``: STORE_BUSY says how to ask the instance.
+    """
+    from proxy.composition.recorded import Record
     from proxy.composition.schemas import open_schemas
     from proxy.composition.stopped import stopped_vault
 
+    record = Record(operation, arguments.environment)
     with stopped_first(f"name it with --url, and its client with {remote.CLIENT_ID} and {remote.CLIENT_SECRET}."):
-        async with stopped_vault(settings, arguments.environment) as (vault, _):
+        async with stopped_vault(settings, arguments.environment, record) as (vault, _):
             catalog = await open_schemas(vault, None, settings.records)
             try:
-                yield Stopped(vault, catalog)
+                yield Stopped(vault, catalog, record)
             finally:
                 await catalog.close()

@@ -12,8 +12,10 @@ from proxy.cli.instance import stopped_first
 from proxy.clock import to_wire
 from proxy.config import load
 from proxy.errors import Code, VaultError
+from proxy.model.environment import DEFAULT
 
 if TYPE_CHECKING:
+    from proxy.composition.recorded import Record
     from proxy.composition.stopped import StoppedEnvironments
     from proxy.model.environment import Environment
 
@@ -50,12 +52,12 @@ def delete(arguments: Arguments) -> int:
 
 
 @asynccontextmanager
-async def _opened(arguments: Arguments) -> "AsyncIterator[StoppedEnvironments]":
+async def _opened(arguments: Arguments, record: "Record | None" = None) -> "AsyncIterator[StoppedEnvironments]":
     from proxy.composition.stopped import stopped_environments
 
     advice = "stop it first, or ask it itself, with /api/environments and the token of an administrator of default."
     with stopped_first(advice):
-        async with stopped_environments(load(arguments.config, os.environ)) as environments:
+        async with stopped_environments(load(arguments.config, os.environ), record) as environments:
             yield environments
 
 
@@ -66,8 +68,12 @@ def _run(work: Coroutine[Any, Any, Result]) -> Result:
 
 
 async def _create(arguments: Arguments) -> "Environment":
-    async with _opened(arguments) as environments:
-        return await environments.book.create(arguments.id, arguments.name)
+    record = _record("create_environment")
+    async with _opened(arguments, record) as environments:
+        await record.ready()
+        made = await environments.book.create(arguments.id, arguments.name)
+        record.did(made.id)
+        return made
 
 
 async def _listed(arguments: Arguments) -> "list[Environment]":
@@ -76,14 +82,24 @@ async def _listed(arguments: Arguments) -> "list[Environment]":
 
 
 async def _delete(arguments: Arguments) -> int:
-    async with _opened(arguments) as environments:
+    record = _record("remove_environment")
+    async with _opened(arguments, record) as environments:
+        await record.ready()
         try:
-            return await environments.remove(arguments.id, records=arguments.records)
+            held = await environments.remove(arguments.id, records=arguments.records)
         except VaultError as error:
             if error.code is not Code.ENVIRONMENT_IN_USE:
                 raise
             text = f"The environment {arguments.id!r} still holds records: say --records to remove all of them with it."
             raise VaultError(Code.ENVIRONMENT_IN_USE, text) from None
+        record.did(arguments.id)
+        return held
+
+
+def _record(operation: str) -> "Record":
+    from proxy.composition.recorded import Record
+
+    return Record(operation, DEFAULT)
 
 
 def _shown(environment: "Environment") -> dict[str, Any]:

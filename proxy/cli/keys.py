@@ -14,6 +14,7 @@ from proxy.cli.command import OK, Arguments, Command
 from proxy.cli.instance import instance_arguments, stopped_first
 from proxy.cli.remote import refusal, remote
 from proxy.config import load
+from proxy.model.environment import DEFAULT
 from proxy.model.keys import KeyKind
 
 Result = TypeVar("Result")
@@ -78,11 +79,15 @@ async def _listed(arguments: Arguments) -> Any:
 
 
 async def _rotated(arguments: Arguments, kind: KeyKind) -> Any:
+    from proxy.composition.recorded import Record
     from proxy.composition.stoppedkeys import stopped_keys
     from proxy.web.api.keys import shown
 
-    async with stopped_keys(load(arguments.config, os.environ)) as keys:
+    record = Record("rotate_key", arguments.environment if kind is KeyKind.DATA else DEFAULT)
+    async with stopped_keys(load(arguments.config, os.environ), record) as keys:
+        await record.ready()
         await keys.rotate(kind, arguments.environment)
+        record.did(str(kind))
         return shown(await keys.listed())
 
 

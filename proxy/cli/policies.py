@@ -19,6 +19,7 @@ from proxy.model.policy import Policy, refuse_misfit, write_policy
 from proxy.vault.catalog import Catalog
 
 if TYPE_CHECKING:
+    from proxy.composition.recorded import Record
     from proxy.web.guard.reach import Reach
 
 
@@ -35,7 +36,8 @@ class Governing(declared.Declared, Protocol):
 class Stored:
     """The policies of a vault that no instance runs on."""
 
-    def __init__(self, policies: Policies, catalog: Catalog, reach: "Reach | None") -> None:
+    def __init__(self, policies: Policies, catalog: Catalog, reach: "Reach | None", record: "Record") -> None:
+        self._record = record
         self._policies = policies
         self._catalog = catalog
         self._reach = reach
@@ -46,7 +48,9 @@ class Stored:
         refuse_misfit(policy, schema_of(self._catalog, policy), DEFAULTS, beyond(policy, self._reach))
 
     async def apply(self, policy: Policy) -> Json:
+        await self._record.ready()
         created = await self._policies.put(policy)
+        self._record.did(policy.name)
         return {**await self.one(policy.name), "created": created}
 
     async def listed(self) -> Sequence[Json]:
@@ -85,6 +89,6 @@ async def opened(arguments: Arguments, settings: Settings) -> AsyncIterator[Gove
     from proxy.composition.interface import policies_of
     from proxy.web.guard.reach import Reach
 
-    async with declared.stopped(arguments, settings) as (vault, catalog):
+    async with declared.stopped(arguments, settings, "put_policy") as (vault, catalog, record):
         reach = None if vault.environment == DEFAULT else Reach(settings.acl.allow)
-        yield Stored(await policies_of(vault), catalog, reach)
+        yield Stored(await policies_of(vault), catalog, reach, record)

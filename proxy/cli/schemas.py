@@ -5,7 +5,7 @@ Both show the same: what ``/api/schemas`` answers.
 
 import contextlib
 from collections.abc import AsyncIterator, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from proxy.cli import declared, remote
 from proxy.cli.command import Arguments
@@ -15,6 +15,9 @@ from proxy.model.definition import write_definition
 from proxy.model.schema import Schema
 from proxy.vault.catalog import Catalog
 from proxy.vault.entries import Origin
+
+if TYPE_CHECKING:
+    from proxy.composition.recorded import Record
 
 
 class Schemas(declared.Declared, Protocol):
@@ -27,16 +30,20 @@ class Schemas(declared.Declared, Protocol):
 class Stored:
     """The schemas of a vault that no instance runs on; a change that rewrites records is over when ``apply`` returns."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, record: "Record") -> None:
         self._catalog = catalog
+        self._record = record
 
     async def apply(self, schema: Schema, *, dry_run: bool) -> Json:
         from proxy.web.api.schemas import told
 
+        if not dry_run:
+            await self._record.ready()
         applied = await self._catalog.apply(schema, Origin.API, dry_run=dry_run)
         changes = [told(step) for step in applied.steps]
         if dry_run:
             return {"created": applied.created, "migrates": applied.migrating, "changes": changes}
+        self._record.did(schema.name)
         await self._catalog.settled(schema.name)
         return {**await self.one(schema.name), "created": applied.created, "changes": changes}
 
@@ -68,5 +75,5 @@ async def opened(arguments: Arguments, settings: Settings) -> AsyncIterator[Sche
         with contextlib.closing(remote.remote(arguments)) as instance:
             yield Served(instance)
         return
-    async with declared.stopped(arguments, settings) as (_, catalog):
-        yield Stored(catalog)
+    async with declared.stopped(arguments, settings, "put_schema") as (_, catalog, record):
+        yield Stored(catalog, record)

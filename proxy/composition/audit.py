@@ -63,7 +63,6 @@ class Audit:
 
 async def open_audit(settings: Settings, store: Store, keyset: Keyset, clock: Clock, metrics: Metrics) -> Audit:
     """Open the log; ``close`` it after use. Raises ``VaultError`` (NOT_WRITABLE) when its folder cannot be used."""
-    given = settings.audit
     alarms = {kind: metrics.cell("domicile_alarms_total", kind) for kind in _KINDS}
 
     def alarm(kind: str) -> None:
@@ -72,14 +71,19 @@ async def open_audit(settings: Settings, store: Store, keyset: Keyset, clock: Cl
     memory = memory_of(store, keyset)
     baits = Baits(SealedNote(store, keyset.aead(), keyset.environment, "baits"))
     await baits.load()
-    options = Options(given.folder, given.sync, given.segment, given.keep)
-    trail = await open_trail(options, chain_of(keyset), clock, memory, alarm)
+    trail = await open_trail(options_of(settings), chain_of(keyset), clock, memory, alarm)
     witness = Witness(trail, mark_of(keyset), baits, alarm)
     interface = Auditing(witness)
     trail.ticks.append(interface.refusals.look)
     metrics.watch("domicile_audit_line", lambda: float(trail.link.n))
     metrics.watch("domicile_audit_down", lambda: float(trail.fault is not None))
     return Audit(trail, memory, interface, witness, _shippers(settings, trail, metrics))
+
+
+def options_of(settings: Settings) -> Options:
+    """What the operator has decided about the log."""
+    given = settings.audit
+    return Options(given.folder, given.sync, given.segment, given.keep)
 
 
 def unwitnessed() -> Witness:

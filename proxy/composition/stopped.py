@@ -1,5 +1,7 @@
 """A vault that no instance runs on, opened for a command: its clients, its environments, its records.
 
+A command that changes rights or keys gives its ``Record``, which leaves lines in the audit log.
+
 Everything here raises ``VaultError``: BAD_STORE where there is no vault, STORE_BUSY while an instance runs on it, BAD_KEYS.
 """
 
@@ -13,6 +15,7 @@ from proxy.auth.policies import Policies
 from proxy.clock import system_clock
 from proxy.composition.access import apart
 from proxy.composition.files import open_files
+from proxy.composition.recorded import Record, recorded
 from proxy.composition.stores import open_environments, open_with_key, refuse_no_vault, unobserved, vault_options
 from proxy.config import Settings
 from proxy.crypto.keyset import Keyset
@@ -26,22 +29,24 @@ from proxy.vault.vault import Vault, new_vault
 
 
 @asynccontextmanager
-async def stopped_clients(settings: Settings) -> AsyncIterator[Clients]:
+async def stopped_clients(settings: Settings, record: Record | None = None) -> AsyncIterator[Clients]:
     """The clients of all environments."""
     passwords = Passwords()
     try:
-        async with opened(settings) as (store, _, keysets):
+        async with opened(settings, record) as (store, _, keysets):
             yield await open_clients(store, keysets, passwords, system_clock, apart=apart(settings))
     finally:
         passwords.close()
 
 
 @asynccontextmanager
-async def stopped_access(settings: Settings) -> AsyncIterator[tuple[Clients, dict[str, Policies]]]:
+async def stopped_access(
+    settings: Settings, record: Record | None = None
+) -> AsyncIterator[tuple[Clients, dict[str, Policies]]]:
     """The same, and the access policies of each environment."""
     passwords = Passwords()
     try:
-        async with opened(settings) as (store, _, keysets):
+        async with opened(settings, record) as (store, _, keysets):
             clients = await open_clients(store, keysets, passwords, system_clock, apart=apart(settings))
             yield clients, {ident: await open_policies(store, keyset) for ident, keyset in keysets.items()}
     finally:
@@ -49,9 +54,11 @@ async def stopped_access(settings: Settings) -> AsyncIterator[tuple[Clients, dic
 
 
 @asynccontextmanager
-async def stopped_vault(settings: Settings, environment: str = DEFAULT) -> AsyncIterator[tuple[Vault, Contents]]:
+async def stopped_vault(
+    settings: Settings, environment: str = DEFAULT, record: Record | None = None
+) -> AsyncIterator[tuple[Vault, Contents]]:
     """One environment's records and files. Also raises ``VaultError(NOT_FOUND)`` when there is no such environment."""
-    async with stopped_vaults(settings) as vaults:
+    async with stopped_vaults(settings, record) as vaults:
         for vault, contents in vaults:
             if vault.environment == environment:
                 yield vault, contents
@@ -61,10 +68,12 @@ async def stopped_vault(settings: Settings, environment: str = DEFAULT) -> Async
 
 
 @asynccontextmanager
-async def stopped_vaults(settings: Settings) -> AsyncIterator[list[tuple[Vault, Contents]]]:
+async def stopped_vaults(
+    settings: Settings, record: Record | None = None
+) -> AsyncIterator[list[tuple[Vault, Contents]]]:
     """Records and files of every environment, ``default`` first."""
     async with AsyncExitStack() as stack:
-        store, _, keysets = await stack.enter_async_context(opened(settings))
+        store, _, keysets = await stack.enter_async_context(opened(settings, record))
         vaults = [
             new_vault(keyset, store, system_clock, unobserved, vault_options(settings, environment))
             for environment, keyset in keysets.items()
@@ -99,19 +108,24 @@ class StoppedEnvironments:
 
 
 @asynccontextmanager
-async def stopped_environments(settings: Settings) -> AsyncIterator[StoppedEnvironments]:
+async def stopped_environments(settings: Settings, record: Record | None = None) -> AsyncIterator[StoppedEnvironments]:
     """The environments, to be listed, made and removed."""
-    async with opened(settings) as (store, book, _):
+    async with opened(settings, record) as (store, book, _):
         yield StoppedEnvironments(store, book)
 
 
 @asynccontextmanager
-async def opened(settings: Settings) -> AsyncIterator[tuple[Store, Environments, dict[str, Keyset]]]:
-    """The store, the book of environments, and the keyset of each, ``default`` first."""
+async def opened(
+    settings: Settings, record: Record | None = None
+) -> AsyncIterator[tuple[Store, Environments, dict[str, Keyset]]]:
+    """The store, the book of environments, and the keyset of each, ``default`` first. ``record``: what is to be changed there."""
     refuse_no_vault(settings)
     store, _ = await open_with_key(settings)
     try:
         book, keysets = await open_environments(settings, store)
-        yield store, book, keysets
+        if record is not None:
+            record.use(settings, store, keysets[DEFAULT])
+        async with recorded(record):
+            yield store, book, keysets
     finally:
         await store.close()

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from proxy.auth.keys import SigningKeys
 from proxy.clock import system_clock
 from proxy.composition.keys import Keys, Places
+from proxy.composition.recorded import Record
 from proxy.composition.stopped import opened, stopped_vaults
 from proxy.composition.stores import key_source, unobserved, vault_options
 from proxy.config import Settings
@@ -17,9 +18,9 @@ from proxy.vault.vault import new_vault
 
 
 @asynccontextmanager
-async def stopped_keys(settings: Settings) -> AsyncIterator[Keys]:
+async def stopped_keys(settings: Settings, record: Record | None = None) -> AsyncIterator[Keys]:
     """The keys; a rotation of the master key that was interrupted is at its end. Raises as ``stopped``."""
-    async with opened(settings) as (store, _, keysets):
+    async with opened(settings, record) as (store, _, keysets):
         vaults = [
             new_vault(keyset, store, system_clock, unobserved, vault_options(settings, environment))
             for environment, keyset in keysets.items()

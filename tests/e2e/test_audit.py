@@ -181,6 +181,7 @@ async def test_the_log_of_an_instance_that_is_killed_is_whole_and_says_who_did_w
     assert (status, after["ok"]) == (0, True), after
     told = [(line["event"], line.get("operation")) for line in lines(scene.folder) if line["event"] != "log"]
     assert told == [
+        ("admin", "create_client"),  # by init, before there was an instance
         ("write", "POST /people"),
         ("token", "token"),
         ("refused", "find_direct"),

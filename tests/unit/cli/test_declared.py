@@ -67,7 +67,7 @@ async def test_a_vault_that_an_instance_runs_on_is_asked_by_its_address(tmp_path
     settings = load(None, {})
     async with stopped_vault(settings):
         with pytest.raises(VaultError) as caught:
-            async with stopped(argparse.Namespace(environment="default"), settings):
+            async with stopped(argparse.Namespace(environment="default"), settings, "put_schema"):
                 pytest.fail("the store is in use")
     assert caught.value.code is Code.STORE_BUSY
     assert "--url" in caught.value.message
@@ -77,9 +77,9 @@ async def test_the_environment_of_the_command_line_is_opened_with_its_schemas(tm
     monkeypatch.chdir(tmp_path)
     assert await asyncio.to_thread(main, ["init"]) == 0
     settings = load(None, {})
-    async with stopped(argparse.Namespace(environment="default"), settings) as (vault, catalog):
+    async with stopped(argparse.Namespace(environment="default"), settings, "put_schema") as (vault, catalog, _):
         assert (vault.environment, [found.schema.name for found in catalog.schemas()]) == ("default", ["records"])
     with pytest.raises(VaultError) as caught:
-        async with stopped(argparse.Namespace(environment="acme"), settings):
+        async with stopped(argparse.Namespace(environment="acme"), settings, "put_schema"):
             pytest.fail("there is no such environment")
     assert caught.value.code is Code.NOT_FOUND
