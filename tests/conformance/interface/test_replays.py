@@ -102,6 +102,17 @@ async def test_the_filter_endpoint_is_asked_again(scene, name):
     assert (said.status, said.json["code"]) == (502, "filter_endpoint_wrong")
 
 
+async def test_a_failing_filter_endpoint_does_not_tell_whether_the_record_is_still_there(scene):
+    here, endpoint = scene
+    await twice(here, M, {"id": "n"}, "under:acl")
+    endpoint.says = [answered(b"{}"), answered(b"{}")]
+    there = await twice(here, M, {"id": "n"}, "under:acl")
+    await ask(here, "DELETE", f"{M}/n")
+    gone = await twice(here, M, {"id": "n"}, "under:acl")
+    assert (there.status, there.json["code"]) == (502, "filter_endpoint_wrong")
+    assert (gone.status, gone.json["code"]) == (502, "filter_endpoint_wrong")
+
+
 async def test_what_shows_no_record_is_told_again_without_asking(scene):
     here, endpoint = scene
     for key in ("a", "b"):
