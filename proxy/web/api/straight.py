@@ -41,12 +41,13 @@ class Straight:
     def __init__(
         self, connection: VaultConnection, transport: asyncio.Transport, content: StreamReader, left: int
     ) -> None:
+        # One of our own: nobody closes it under a thread. First of all, as there may be none left.
+        self._descriptor = os.dup(transport.get_extra_info("socket").fileno())
         self.left = left  #: bytes that were not read yet
         self._connection = connection
         self._transport = transport
         self._content = content
         transport.pause_reading()
-        self._descriptor = os.dup(transport.get_extra_info("socket").fileno())
         self._buffer = memoryview(bytearray(min(_BUFFER, left)))
         self._dry = True  # all that had come was read
 
@@ -156,7 +157,7 @@ class _Rest(asyncio.BufferedProtocol):
 def straight_of(request: web.Request, came: int, taken: int) -> Straight | None:
     """The straight way for the rest of a body of which so many bytes came at once, and so many were taken.
 
-    ``None`` where it does not pay, where something that came was not taken yet, and over TLS.
+    ``None`` where it does not pay, where something that came was not taken yet, over TLS, and where no descriptor is left.
     """
     connection, content = request.protocol, request.content
     if came < _FAST or request.content_length is None or not isinstance(connection, VaultConnection):
@@ -166,7 +167,10 @@ def straight_of(request: web.Request, came: int, taken: int) -> Straight | None:
         return None
     if content.total_bytes != taken or content.exception() is not None:
         return None
-    return Straight(connection, transport, content, left)
+    try:
+        return Straight(connection, transport, content, left)
+    except OSError:
+        return None
 
 
 def _tell(readable: "asyncio.Future[None]") -> None:

@@ -150,6 +150,23 @@ def test_the_way_is_for_what_is_long_and_comes_fast_without_tls(monkeypatch, ask
     assert straight.straight_of(request, asked.came, 100_000) is None
 
 
+async def test_without_a_descriptor_a_body_comes_the_usual_way(client, raw, taken, monkeypatch):
+    refused: list[int] = []
+
+    def none_left(descriptor: int) -> int:
+        refused.append(descriptor)
+        raise OSError(errno.EMFILE, "x")
+
+    monkeypatch.setattr(os, "dup", none_left)
+    body = HEAD + long(60_000) + END
+    request = post(PLACE, body, *FORM)
+    await raw.send(request[:-10_000])
+    await until(lambda: bool(refused))
+    answer = await rest(raw, request[-10_000:])
+    assert await stored(client, answer) == body[len(HEAD) : -len(END)]
+    assert taken == []
+
+
 async def test_a_request_behind_the_body_is_the_next_one(client, raw, taken):
     body = HEAD + os.urandom(80_000) + END
     await begun(raw, body, 500, taken)
@@ -218,7 +235,7 @@ async def test_a_caller_that_goes_leaves_nothing(client, files, taken):
             await until(lambda: len(files.contents.uploading()) == 1)
         await until(lambda: not files.contents.uploading())
     assert await files.names() == []
-    assert all(way._descriptor < 0 for way in taken)
+    await until(lambda: all(way._descriptor < 0 for way in taken))
 
 
 async def test_a_body_that_falls_silent_ends(client, raw, files, taken, monkeypatch):
@@ -246,5 +263,5 @@ async def test_a_server_that_stops_waits_for_nobody(files, taken):
         await raw.__aenter__()
         await begun(raw, body, 300, taken)
     await until(lambda: not files.contents.uploading())
-    assert taken[0]._descriptor < 0
+    await until(lambda: taken[0]._descriptor < 0)
     await raw.__aexit__()
