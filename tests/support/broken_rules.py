@@ -19,7 +19,7 @@ YAML: list[Case] = [
     ("a text at the top", "▲hello\n", ("rule file must be a mapping",)),
     ("bracket left open", "version: 1\nendpoint: {name: crm\n▲", ("not YAML",)),
     ("colon in a plain value", "version: 1\nendpoint: {name: crm, upstream: http://x}\na: b▲: c\n", ("quotes",)),
-    ("tab as indentation", "version: 1\nendpoint:\n▲\tname: crm\n", ("not YAML", "indent with spaces")),
+    ("tab as indentation", "version: 1\nendpoint:\n▲\tname: crm\n", ("indent with spaces",)),
     ("duplicate key", f"{HEAD}▲version: 1\n", ("'version' stands twice (first in line 1)",)),
     ("duplicate field", with_fields("email: {kind: email}", "▲email: {kind: text}"), ("'email' stands twice",)),
     ("duplicate key in flow", with_fields("email: {kind: email, ▲kind: text}"), ("'kind' stands twice",)),
