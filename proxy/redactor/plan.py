@@ -1,13 +1,14 @@
 """An operation made ready to run: its selectors compiled, its ids' places known. One per operation, made on first use."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proxy.model.path import Path
 from proxy.redactor.codecs.form import pattern_matches
 from proxy.redactor.codecs.media import Media
+from proxy.redactor.emptied import Emptied
 from proxy.redactor.outline import Outline
-from proxy.redactor.rules import BodyPlace, IdPlace, Operation, Source, Verb
+from proxy.redactor.rules import Absent, BodyPlace, IdPlace, Operation, Source, Verb
 from proxy.redactor.selectors import Selection
 from proxy.redactor.unnamed import Unnamed
 
@@ -25,6 +26,8 @@ class BodyPlan:
     id_member: str  #: form member that holds the id, or ``""``
     named: frozenset[Media]  #: kinds of body in which the rule names what it protects; a request of another is refused
     outline: Outline  #: the containers on the way to the places; a request with others there is refused
+    emptied: Emptied | None = None  #: of the selected objects, where it matters what they hold no longer
+    emptied_anchored: Emptied | None = None  #: the same, counted from the root
 
     def form_field(self, member: str) -> str | None:
         """The field that a form member carries; an exact name wins over a pattern, a longer pattern over a shorter."""
@@ -48,9 +51,12 @@ class Plan:
 def make_plan(operation: Operation) -> Plan:
     """Compile an operation; the selectors were checked when the rules were loaded."""
     answer_id = operation.response.id if operation.response.id is not None else None
+    request = body_plan(operation.request.body, operation.id)
+    if request is not None and operation.verb is Verb.UPDATE and operation.request.absent is Absent.KEEP:
+        request = _with_emptied(request, operation.request.body)
     return Plan(
         operation,
-        body_plan(operation.request.body, operation.id),
+        request,
         body_plan(operation.response.body, answer_id),
         Unnamed(operation) if operation.request.body is None else None,
     )
@@ -88,6 +94,14 @@ def body_plan(place: BodyPlace | None, ident: IdPlace | None) -> BodyPlan | None
         _named(place, ident),
         _outline(place),
     )
+
+
+def _with_emptied(plan: BodyPlan, place: BodyPlace | None) -> BodyPlan:
+    if place is None:
+        return plan
+    inside = Emptied(list(place.fields), list(place.fields.values()))
+    anchored = Emptied(list(place.anchored), list(place.anchored.values()))
+    return replace(plan, emptied=inside or None, emptied_anchored=anchored or None)
 
 
 def _outline(place: BodyPlace | None) -> Outline:

@@ -35,6 +35,7 @@ class Item:
 
     spots: list[Spot] = field(default_factory=list)
     id: str | None = None
+    emptied: Mapping[str, Value | None] = field(default_factory=dict)  #: fields without a place that hold nothing now
 
 
 @dataclass(slots=True)
@@ -54,7 +55,7 @@ def read_body(plan: BodyPlan, media: Media, body: bytes, operation: Operation) -
     """
     limits = operation.endpoint.limits
     if media is Media.JSON and plan.selection is not None:
-        return _from_found(plan, plan.selection.find(body, limits.json_depth), body)
+        return _from_found(plan, plan.selection.find(body, limits.json_depth), body, limits.json_depth)
     if media is Media.FORM and (plan.form or plan.id_member):
         return _from_form(plan, body, limits.form_fields)
     raise _other_kind(plan, operation)
@@ -172,9 +173,9 @@ def _named(names: Mapping[str, str], name: str) -> str | None:
     return names[max(fits, key=len)] if fits else None
 
 
-def _from_found(plan: BodyPlan, found: Found, body: bytes) -> Body:
+def _from_found(plan: BodyPlan, found: Found, body: bytes, depth: int) -> Body:
     result = Body(Media.JSON)
-    fields, id_leaf = plan.fields, plan.id_leaf
+    fields, id_leaf, emptied = plan.fields, plan.id_leaf, plan.emptied
     read = json_codec.reader(body)
     for located in found.objects:
         item = Item()
@@ -186,8 +187,18 @@ def _from_found(plan: BodyPlan, found: Found, body: bytes) -> Body:
                 result.hiding |= item.id is None and _is_container(leaf, body)
             else:
                 add(Spot(fields[name], start, end, read(body[start:end])))
+        if emptied is not None:
+            item.emptied = emptied.among({spot.field for spot in item.spots}, body[located.start : located.end], depth)
         result.items.append(item)
-    anchored: list[Spot] = []
+    if found.anchored or plan.emptied_anchored is not None:
+        _add_anchored(result, plan, found, body, depth)
+    return result
+
+
+def _add_anchored(result: Body, plan: BodyPlan, found: Found, body: bytes, depth: int) -> None:
+    """Ids and places that count from the root: they belong to the one object there is, or are one of their own."""
+    item = Item()
+    read = json_codec.reader(body)
     for leaf in found.anchored:
         if leaf.name == plan.id_anchored:
             ident = _id(leaf, body)
@@ -195,13 +206,16 @@ def _from_found(plan: BodyPlan, found: Found, body: bytes) -> Body:
                 result.ids.append(ident)
             result.hiding |= ident is None and _is_container(leaf, body)
         else:
-            anchored.append(Spot(plan.anchored[leaf.name], leaf.start, leaf.end, read(body[leaf.start : leaf.end])))
-    if anchored:
-        if len(result.items) == 1:
-            result.items[0].spots.extend(anchored)
-        else:
-            result.items.append(Item(anchored))
-    return result
+            value = read(body[leaf.start : leaf.end])
+            item.spots.append(Spot(plan.anchored[leaf.name], leaf.start, leaf.end, value))
+    if plan.emptied_anchored is not None:
+        item.emptied = plan.emptied_anchored.among({spot.field for spot in item.spots}, body, depth)
+    if len(result.items) == 1:
+        (only,) = result.items
+        only.spots.extend(item.spots)
+        only.emptied = {**only.emptied, **item.emptied}
+    elif item.spots or item.emptied:
+        result.items.append(item)
 
 
 def _id(leaf: Leaf, body: bytes) -> str | None:

@@ -180,6 +180,13 @@ class Writing:
                 keep.add(spot.field)
             else:
                 fields.setdefault(spot.field, [])
+        for name, nothing in item.emptied.items():
+            if name in fields:
+                continue  # another place of the field holds a value
+            if _keeps(request.nulls, request.empty, nothing):
+                keep.add(name)
+            else:
+                fields[name] = []
         declared = self._collection.declared
         if len(fields) < len(declared):
             self._count_absent(item)
@@ -190,7 +197,7 @@ class Writing:
         operation = self._operation
         if operation.verb is not Verb.CREATE and operation.request.absent is Absent.KEEP:
             return
-        present = {spot.field for spot in item.spots}
+        present = {spot.field for spot in item.spots} | item.emptied.keys()
         absent = [name for name in operation.entity.fields if name not in present]
         if absent and operation.endpoint.on_error.field_absent == "refuse":
             raise VaultError(

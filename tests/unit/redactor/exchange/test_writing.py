@@ -79,6 +79,61 @@ async def test_an_empty_member_of_a_form_is_kept_with_or_without_its_sign():
     assert call.sent.body == f"name={stored['name']}&tags={stored['tags'][0]}&x".encode()
 
 
+# ---------------------------------------------------------------------- empty as a whole
+
+
+@pytest.mark.parametrize(
+    ("said", "sent", "remains"),
+    [
+        ("", {"tags": []}, False),
+        ("", {"tags": None}, False),
+        ("", {"tags": ""}, False),
+        ("", {"name": "Bo"}, True),
+        ("", {"tags": {}}, True),
+        ("empty: keep", {"tags": []}, True),
+        ("empty: keep", {"tags": None}, False),
+        ("nulls: keep", {"tags": None}, True),
+        ("nulls: keep", {"tags": []}, False),
+        ("absent: erase, empty: keep", {"tags": []}, False),  # what a whole replacement does not name is erased
+    ],
+)
+async def test_a_list_that_is_emptied_as_a_whole_loses_its_values(said, sent, remains):
+    one = await desk(
+        "{match: POST /p, create: p}",
+        '{match: "GET /p/{id}", read: p}',
+        f'{{match: "PATCH /p/{{id}}", update: p, request: {{object: $, {said}}}}}',
+    )
+    stored = await one.create(ANN)
+    call = await one.send("PATCH /p/1", sent)
+    assert "tags" not in sent or call.json["tags"] == sent["tags"], "it goes on as it came"
+    await call.answer(204)
+    shown = await one.shown({"id": 1, "tags": stored["tags"], "email": stored["email"]})
+    assert shown["tags"] == (ANN["tags"] if remains else stored["tags"])
+    assert shown["email"] == (stored["email"] if "absent: erase" in said else ANN["email"])
+
+
+@pytest.mark.parametrize("sent", [{"labels": []}, {"data": {"name": "Bo"}, "labels": None}])
+async def test_places_that_count_from_the_root_are_emptied_as_well(sent):
+    one = await desk(
+        "{match: POST /p, create: p}",
+        '{match: "GET /p/{id}", read: p}',
+        '{match: "PATCH /p/{id}", update: p, request: {object: $.data, fields: {tags: "$.labels[*]"}}}',
+    )
+    stored = await one.create(ANN)
+    await (await one.send("PATCH /p/1", {"data": {"name": "Bo"}})).answer(204)
+    assert (await one.shown({"id": 1, "tags": stored["tags"]}))["tags"] == ANN["tags"]
+    await (await one.send("PATCH /p/1", sent)).answer(204)
+    assert (await one.shown({"id": 1, "tags": stored["tags"]}))["tags"] == stored["tags"]
+
+
+async def test_who_sends_an_empty_list_does_not_lack_the_field():
+    one = await desk(
+        "{match: POST /p, create: p}", '{match: "PATCH /p/{id}", update: p}', more="on_error: {field_absent: refuse}"
+    )
+    await one.create({**ANN, "phone": None, "born": ""})
+    await (await one.send("PATCH /p/1", {"tags": []})).answer(204)
+
+
 # ---------------------------------------------------------------------- absent
 
 
