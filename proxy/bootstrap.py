@@ -295,7 +295,7 @@ def _work(stack: AsyncExitStack, *works: Coroutine[Any, Any, None]) -> None:
 
 
 def _told(task: asyncio.Task[None]) -> None:
-    """None of these works ends by itself: one that does has met a fault of ours, and its part is not looked after any more."""
+    """A work that ends in an exception has met a fault of ours, and its part is not looked after any more."""
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.error("a part of the upkeep failed and does not go on: restart", exc_info=error)
 

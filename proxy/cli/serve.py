@@ -30,7 +30,9 @@ async def serve(settings: Settings) -> int:
     from proxy.telemetry import logs
 
     log = logs.logger("serve")
-    stop = stop_signal()
+    stop, loop = stop_signal(), asyncio.get_running_loop()
+    early = asyncio.Event()  # a SIGHUP from before there is anything to load again; unhandled, it would end the process
+    loop.add_signal_handler(signal.SIGHUP, early.set)
     reloads: set[asyncio.Task[None]] = set()  # a task that nobody holds may vanish before it is done
     async with running(settings) as started:
 
@@ -45,7 +47,9 @@ async def serve(settings: Settings) -> int:
             reloads.add(task)
             task.add_done_callback(reloads.discard)
 
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
+        loop.add_signal_handler(signal.SIGHUP, reload)
+        if early.is_set():
+            reload()
         await stop
         log.info("stopping: requests under way may finish")
         await started.gateway.drain(_DRAIN)

@@ -36,10 +36,16 @@ class Instance:
         self.signals = signals
         self.gateway = SimpleNamespace(drain=self.drain)
         self.reloader = SimpleNamespace(reload=self.reload)
+        self.guard = SimpleNamespace(reload=self.reload_guard)
+        self.early = False  #: signals come while it starts
 
     @asynccontextmanager
     async def running(self, _settings: Settings) -> AsyncIterator[Any]:
-        asyncio.get_running_loop().call_later(0.05, self.signal)
+        if self.early:
+            self.signal()
+            await asyncio.sleep(0.01)  # so that the loop gets to see them
+        else:
+            asyncio.get_running_loop().call_later(0.05, self.signal)
         yield self
         self.asked.append("closed")
 
@@ -60,8 +66,11 @@ class Instance:
 
     async def redeclare(self) -> bool:
         self.asked.append("declared")
-        os.kill(os.getpid(), signal.SIGTERM)
         return True
+
+    async def reload_guard(self) -> None:
+        self.asked.append("guarded")
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -76,7 +85,15 @@ def test_sighup_loads_the_rules_again_and_serving_goes_on(settings, monkeypatch)
     instance = Instance(signal.SIGHUP)
     monkeypatch.setattr(bootstrap, "running", instance.running)
     assert run_on_uvloop(serve.serve(settings)) == 0
-    assert instance.asked == ["renewed", "reloaded", "declared", "drained", "closed"]
+    assert instance.asked == ["renewed", "reloaded", "declared", "guarded", "drained", "closed"]
+
+
+def test_sighup_during_the_start_ends_nothing_and_is_followed_afterwards(settings, monkeypatch):
+    instance = Instance(signal.SIGHUP)
+    instance.early = True
+    monkeypatch.setattr(bootstrap, "running", instance.running)
+    assert run_on_uvloop(serve.serve(settings)) == 0
+    assert instance.asked == ["renewed", "reloaded", "declared", "guarded", "drained", "closed"]
 
 
 def test_the_log_is_written_as_the_settings_say(settings, monkeypatch, capsys):
