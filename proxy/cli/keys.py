@@ -97,8 +97,8 @@ async def _verified(arguments: Arguments) -> Any:
 
     settings = load(arguments.config, os.environ)
     counted = [
-        {"environment_id": environment, "records": found.records, "sealed": found.sealed}
-        for environment, found in (await sealed_with(settings)).items()
+        {"environment_id": environment, "sealed": sealed}
+        for environment, sealed in (await sealed_with(settings)).items()
     ]
     async with stopped_keys(settings) as keys:
         return {**shown(await keys.listed()), "environments": counted}

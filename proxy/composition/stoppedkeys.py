@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import NamedTuple
 
 from proxy.auth.keys import SigningKeys
 from proxy.clock import system_clock
@@ -32,19 +31,13 @@ async def stopped_keys(settings: Settings, record: Record | None = None) -> Asyn
             yield keys
 
 
-class Sealed(NamedTuple):
-    """What the data keys of one environment have sealed, by their ids; keys that the keyset does not have, too."""
+async def sealed_with(settings: Settings) -> dict[str, dict[str, dict[str, int]]]:
+    """What each data key has sealed: by environment, by id of the key, how many of each kind. Raises as ``stopped``.
 
-    records: dict[str, int]
-    sealed: dict[str, dict[str, int]]  #: of every kind
-
-
-async def sealed_with(settings: Settings) -> dict[str, Sealed]:
-    """Look at everything in every environment; what was found, by environment. Raises as ``stopped``."""
+    Keys that the keyset does not have are counted, too.
+    """
     async with stopped_vaults(settings) as vaults:
-        found: dict[str, Sealed] = {}
-        for vault, _ in vaults:
-            counted = {key: dict(kinds) for key, kinds in (await look(vault)).counted.items()}
-            records = {key: kinds["records"] for key, kinds in counted.items() if "records" in kinds}
-            found[vault.environment] = Sealed(records, counted)
-        return found
+        return {
+            vault.environment: {key: dict(kinds) for key, kinds in (await look(vault)).counted.items()}
+            for vault, _ in vaults
+        }

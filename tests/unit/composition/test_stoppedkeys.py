@@ -30,8 +30,7 @@ async def test_keys_of_a_stopped_vault_are_rotated_and_left_for_the_next_instanc
     async with stopped_vault(settings) as (vault, _):
         assert vault.keyset.data_keys == one.keys
     found = (await sealed_with(settings))["default"]
-    assert found.records == {}
-    assert {key: set(kinds) for key, kinds in found.sealed.items()} == {one.keys[0]: {"notes"}}
+    assert {key: set(kinds) for key, kinds in found.items()} == {one.keys[0]: {"notes"}}
 
 
 async def test_where_there_is_no_vault_that_is_said(tmp_path):

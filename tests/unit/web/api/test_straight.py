@@ -97,8 +97,8 @@ async def rest(raw: RawClient, body: bytes) -> Any:
 
 
 async def begun(raw: RawClient, body: bytes, at: int, taken: list[Straight], count: int = 1) -> None:
-    """Send so much of an upload, and wait until its rest is awaited on the straight way."""
-    request = post(PLACE, body, *FORM)
+    """Send so much of the upload of that number, and wait until its rest is awaited on the straight way."""
+    request = post(PLACE, body, *FORM).replace(b"x-filename: cv", b"x-filename: cv%d" % count)
     await raw.send(request[: len(request) - len(body) + at])
     await until(lambda: len(taken) == count)
 
@@ -108,9 +108,7 @@ async def test_a_long_body_comes_whole_and_the_connection_goes_on(client, raw, t
     monkeypatch.setattr(straight, "_BUFFER", buffer)
     for count, content in enumerate((long(60_000), os.urandom(70_000), long(50_001)), 1):
         body = HEAD + content + END
-        request = post(PLACE, body, *FORM).replace(b"x-filename: cv", b"x-filename: cv%d" % count)
-        await raw.send(request[: len(request) - len(body) + 200])
-        await until(lambda count=count: len(taken) == count)  # type: ignore[misc]  # bound at once
+        await begun(raw, body, 200, taken, count)
         answer = await rest(raw, body[200:])
         assert answer.status == 201
         assert await stored(client, answer) == content
