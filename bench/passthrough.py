@@ -61,7 +61,7 @@ async def serve(port: int, upstream: str) -> None:
     logs.configure(logs.Style("warning"))
     rules = NothingNamed(upstream)
     journal = MetricsJournal(Metrics(), RuleSet("none", (rules.endpoint,), (), ()))
-    gateway = Gateway(rules, journal, GatewayOptions(HttpUpstream()))
+    gateway = Gateway(rules, journal, GatewayOptions(HttpUpstream(), bytes))
     async with listen("proxy", ("127.0.0.1", port), gateway.server):
         gc.collect()
         gc.freeze()

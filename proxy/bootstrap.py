@@ -242,7 +242,7 @@ async def running(
         adopt = partial(_adopt, lambda fresh: join(fresh, vault, metrics, audit.witness, catalog), journal)
         reloader = Reloader(settings.rules, partial(load_rules, settings, overrides), adopt, in_force, metrics)
         ins = doors(settings, auth.audiences, metrics, clock)
-        gateway = Gateway(in_force, journal, gateway_options(settings, applications, guard, ins.proxy))
+        gateway = Gateway(in_force, journal, gateway_options(settings, applications, guard, ins.proxy, vault.keyset))
         stack.push_async_callback(gateway.close)
         stack.callback(ins.close)
         renewed = ins.with_files(partial(renew, settings, applications))

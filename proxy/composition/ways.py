@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from proxy.composition.guard import Guard
 from proxy.config import Settings, Upstream
+from proxy.crypto.keyset import Keyset
 from proxy.errors import VaultError
 from proxy.redactor.rules import RuleSet
 from proxy.telemetry import logs
@@ -62,13 +63,14 @@ def renew(settings: Settings, applications: Applications) -> None:
 
 
 def gateway_options(
-    settings: Settings, applications: Applications, guard: Guard, entrance: Entrance | None
+    settings: Settings, applications: Applications, guard: Guard, entrance: Entrance | None, keyset: Keyset
 ) -> GatewayOptions:
     """What is switched off is not made, so that no request pays for it."""
     forwarding, trusted = settings.forwarding, settings.trusted_proxies
     told = Told(forwarding.x_forwarded, forwarding.forwarded, forwarding.via, forwarding.host == "upstream")
     return GatewayOptions(
         applications.upstream,
+        keyset.hasher("entity tags"),
         held=settings.limits.held,
         met=applications.met,
         special=settings.applications.keys(),

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.message import RawHeaders
-from proxy.web import fields
+from proxy.web import fields, validators
 from proxy.web.fields import Field, Kind, names
 from proxy.web.request_head import RequestHead
 from proxy.web.upstream.port import TUNNEL, Framing
@@ -49,11 +49,12 @@ def asked(head: RequestHead) -> Asked:
 
 def _apart(head: RequestHead) -> Asked:
     special, named = head.special, head.named
+    headers = _expecting(head.headers) if validators.MARK in head.block else head.headers
     if not special:
-        return Asked(head.headers, False, False)
+        return Asked(headers, False, False)
     kinds = names
     kept: list[Field] = []
-    for field in head.headers:
+    for field in headers:
         kind = kinds[field[0]]
         if kind is Kind.PLAIN:
             if not named or field[0].lower() not in named or field[0].lower() in _END_TO_END:
@@ -66,6 +67,11 @@ def _apart(head: RequestHead) -> Asked:
     elif head.upgrade:
         kept.append((b"Connection", b"Upgrade"))
     return Asked(kept, head.chunked, head.upgrade)
+
+
+def _expecting(headers: RawHeaders) -> RawHeaders:
+    """Fields that may hold an entity tag of ours: in If-Match the application gets its own, whether a rule names the request or not."""
+    return tuple([(name, validators.own(value) if name.lower() == b"if-match" else value) for name, value in headers])
 
 
 def trailing(trailers: RawHeaders) -> list[Field]:

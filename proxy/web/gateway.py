@@ -24,6 +24,7 @@ from proxy.web.request_head import Heads
 from proxy.web.secure.entrance import Entrance
 from proxy.web.server import CallerServer
 from proxy.web.upstream.port import IDEMPOTENT, Address, Call, Upstream
+from proxy.web.validators import Keyed
 
 _DENIED = "No rule names this request, and the endpoint answers only what its rules name."
 
@@ -48,6 +49,7 @@ class GatewayOptions:
     """The way to the applications, and bounds towards callers."""
 
     upstream: Upstream
+    keyed: Keyed  #: for entity tags: the same after a restart and on every replica
     heads: Heads = field(default_factory=Heads)
     patience: Patience = field(default_factory=Patience)
     held: int = 256 * 1024 * 1024  #: bytes of bodies that matched exchanges may hold, all together
@@ -78,7 +80,7 @@ class Gateway:
         self._journal = journal
         self._passing = Passing(upstream, options.patience.write)
         self._rooms = Rooms.of(options.held, options.patience)
-        self._matched = Matched(upstream, options.patience, self._rooms)
+        self._matched = Matched(upstream, options.patience, self._rooms, options.keyed)
         self._met = options.met
         self._special = options.special
         self._telling = options.telling

@@ -11,7 +11,7 @@ from proxy.errors import Code, VaultError
 from proxy.redactor.codecs import coding
 from proxy.redactor.message import Answer, RawHeaders, Request, header
 from proxy.redactor.rules import Limits, Match, Verb
-from proxy.web import rewriting, writer
+from proxy.web import rewriting, validators, writer
 from proxy.web.body import Body
 from proxy.web.forwarding import Asked, answered
 from proxy.web.incoming import Incoming
@@ -56,10 +56,11 @@ class Job(msgspec.Struct, frozen=True, gc=False):
 class Matched:
     """Carries matched requests. Once the application was asked, the exchange is brought to its end whatever the caller does."""
 
-    def __init__(self, upstream: Upstream, patience: Patience, rooms: Rooms) -> None:
+    def __init__(self, upstream: Upstream, patience: Patience, rooms: Rooms, keyed: validators.Keyed) -> None:
         self._upstream = upstream
         self._patience = patience
         self._rooms = rooms
+        self._keyed = keyed  #: for entity tags
 
     async def carry(self, incoming: Incoming, job: Job, exchange: Exchange) -> None:
         """Redact, forward, settle, restore, answer. Raises ``VaultError`` where the caller gets an error instead."""
@@ -95,7 +96,7 @@ class Matched:
 
         def interim(status: int, reason: bytes, headers: RawHeaders) -> None:
             if status != 100:  # the body was asked for by us, before the application knew of it
-                writer.interim(incoming, status, reason, headers)
+                writer.interim(incoming, status, reason, rewriting.interim_fields(headers))
 
         # A write that was cut off is never sent twice by us: the application may have acted on the first sending, and its
         # refusal of the second (404 to a delete, 422 to a put) would drop from the vault what it has kept.
@@ -111,7 +112,8 @@ class Matched:
         if not (rewriting.codings_readable(coded) and exchange.wants(status, headers)):
             await exchange.settled(status, headers)
             exchange.pass_unread(status, headers)
-            await writer.stream(incoming, reply, self._patience.write)
+            if not _unmodified(incoming, status, headers, header(headers, b"etag")):
+                await writer.stream(incoming, reply, self._patience.write)
             await writer.taken(incoming, self._patience.write)
             return
         holding = Holding(self._rooms.answers)
@@ -126,10 +128,10 @@ class Matched:
                 plain, codings = read
                 answer = await exchange.incoming(Answer(status, headers, plain))
                 # The fields of an answer to HEAD describe the body that GET would have: the restored one.
-                if answer.body == plain and answer.headers == headers and incoming.head.method != "HEAD":
-                    writer.whole(incoming, reply, raw)
-                else:
+                if answer.body != plain or answer.headers != headers or incoming.head.method == "HEAD":
                     self._restored(incoming, head, answer, codings)
+                elif not _unmodified(incoming, status, headers, header(headers, b"etag")):
+                    writer.whole(incoming, reply, raw)
             if incoming.unsent > writer.REST:
                 await writer.taken(incoming, self._patience.write)
         finally:
@@ -169,17 +171,32 @@ class Matched:
             return None
 
     def _restored(self, incoming: Incoming, head: Head, answer: Answer, codings: tuple[str, ...]) -> None:
-        """Write a rewritten answer, in a coding that the application chose."""
-        body, name = self._coded(incoming, answer.body, codings) if codings else (answer.body, None)
-        length = None if incoming.head.method == "HEAD" else len(body)
-        writer.restored(incoming, head, rewriting.answer_lines(answer.headers, length, name), body)
+        """Write a rewritten answer, in a coding that the application chose; or that the caller has it already."""
+        accepted = coding.field(incoming.raw, b"accept-encoding") if codings else None
+        name = coding.acceptable(accepted, codings[::-1]) if codings else coding.IDENTITY
+        coded = None if name == coding.IDENTITY else name.encode("ascii")
+        bodiless = incoming.head.method == "HEAD"
+        given = header(answer.headers, b"etag")
+        tag = None if given is None else validators.shown(given, None if bodiless else answer.body, coded, self._keyed)
+        if _unmodified(incoming, head.status, answer.headers, tag):
+            return
+        body = coding.deflate(answer.body, name)
+        lines = rewriting.answer_lines(answer.headers, None if bodiless else len(body), coded, tag)
+        writer.restored(incoming, (head.status, head.reason), lines, body)
 
-    def _coded(self, incoming: Incoming, body: bytes, codings: tuple[str, ...]) -> tuple[bytes, bytes | None]:
-        """The body in a coding the application chose, if the caller takes it, else in none; and the coding's name."""
-        name = coding.acceptable(coding.field(incoming.raw, b"accept-encoding"), codings[::-1])
-        if name == coding.IDENTITY:
-            return body, None
-        return coding.deflate(body, name), name.encode("ascii")
+
+def _unmodified(incoming: Incoming, status: int, headers: RawHeaders, tag: bytes | None) -> bool:
+    """Answer 304 if the caller asked for an answer only where it is another than the one with this tag, and say so.
+
+    The application was not asked that (RFC 9110 section 13.2.2).
+    """
+    if tag is None or status != 200 or incoming.head.method not in rewriting.READS:
+        return False
+    listed = coding.field(incoming.raw, b"if-none-match")
+    if listed is None or not validators.lists(listed, tag):
+        return False
+    writer.restored(incoming, (304, b"Not Modified"), rewriting.unchanged_lines(headers, tag), b"")
+    return True
 
 
 def arrived(incoming: Incoming, limits: Limits, room: Room) -> bytes | None:

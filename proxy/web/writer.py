@@ -8,7 +8,7 @@ from proxy.web import own
 from proxy.web.forwarding import answered, encode
 from proxy.web.incoming import Incoming
 from proxy.web.upstream.chunks import frame
-from proxy.web.upstream.port import CHUNKED, CLOSE, LENGTH, NONE, TUNNEL, Head, Reply
+from proxy.web.upstream.port import CHUNKED, CLOSE, LENGTH, NONE, TUNNEL, Reply
 
 #: What a caller may leave untaken without being waited for, and the slowest that one is waited for, in bytes a second.
 REST: Final = 64 * 1024
@@ -112,12 +112,12 @@ async def taken(incoming: Incoming, patience: float) -> None:
                 raise
 
 
-def restored(incoming: Incoming, head: Head, lines: list[bytes], body: bytes) -> None:
-    """A rewritten answer, with its own fields and length."""
-    incoming.begin(head.status)
+def restored(incoming: Incoming, start: tuple[int, bytes], lines: list[bytes], body: bytes) -> None:
+    """A rewritten answer, with its own fields and length; it starts with a status and its reason."""
+    incoming.begin(start[0])
     if incoming.close:
         tail = b"Connection: close\r\n\r\n"
     else:
         tail = b"\r\n" if incoming.minor else b"Connection: keep-alive\r\n\r\n"
     incoming.size += len(body)
-    incoming.write(b"".join((b"HTTP/1.1 %d %b\r\n" % (head.status, head.reason), *lines, tail, body)))
+    incoming.write(b"".join((b"HTTP/1.1 %d %b\r\n" % start, *lines, tail, body)))

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from typing import Any
 
 from msgspec import structs
@@ -150,13 +151,18 @@ def operation(at: Endpoint, verb: Verb = Verb.UPDATE) -> Operation:
     )
 
 
+def keyed(message: bytes) -> bytes:
+    """What makes entity tags here."""
+    return blake2b(message, key=b"tags", digest_size=16).digest()
+
+
 @asynccontextmanager
 async def gateway(
     url: str, *, limits: UpstreamLimits | None = None, options: dict[str, Any] | None = None, **more: Any
 ) -> AsyncIterator[tuple[int, Steered]]:
     """A gateway before the application at ``url``; gives its port and what steers it. ``more`` is for the endpoint."""
     steered = Steered(endpoint(url, **more))
-    made = Gateway(steered, steered, GatewayOptions(HttpUpstream(limits), **(options or {})))
+    made = Gateway(steered, steered, GatewayOptions(HttpUpstream(limits), keyed, **(options or {})))
     steered.gateway = made
     try:
         async with listen("proxy", ("127.0.0.1", 0), made.server) as place:

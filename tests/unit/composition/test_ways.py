@@ -3,6 +3,7 @@ import pytest
 from proxy.composition.guard import open_guard
 from proxy.composition.ways import gateway_options, ways
 from proxy.config import load
+from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
 from proxy.telemetry.metrics import Metrics
 from proxy.web.applications import Applications
@@ -38,5 +39,5 @@ def test_a_file_for_tls_that_is_not_there_is_a_fault_of_the_settings(tmp_path):
 def test_what_is_off_is_not_made():
     settings = load(None, {})
     guard = open_guard(settings, Metrics())
-    options = gateway_options(settings, Applications(Metrics(), *ways(settings)), guard, None)
+    options = gateway_options(settings, Applications(Metrics(), *ways(settings)), guard, None, Keyset.create("x"))
     assert (options.telling, options.entrance, options.firewall) == (None, None, None)

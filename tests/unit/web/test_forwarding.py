@@ -6,6 +6,7 @@ from proxy.errors import Code, VaultError
 from proxy.web.forwarding import answered, asked, authority, encode, trailing
 from proxy.web.request_head import Heads, RequestHead, parse_head
 from proxy.web.upstream.port import Framing
+from proxy.web.validators import shown
 
 Fields = tuple[tuple[bytes, bytes], ...]
 
@@ -23,6 +24,12 @@ def head(lines: Fields) -> RequestHead:
 def test_fields_without_a_connection_pass_untouched():
     given_ = fields(b"Host: x", b"X: 1", b"x: 2")
     assert asked(head(given_)) == (given_, False, False)
+
+
+def test_a_tag_of_ours_goes_back_as_the_applications_own():
+    tag = shown(b'W/"v1"', None, None, bytes) or b""
+    given_ = fields(b"Host: x", b'if-MATCH: "a", ' + tag, b"X: " + tag)
+    assert list(asked(head(given_)).headers) == [given_[0], (b"if-MATCH", b'"a", W/"v1"'), given_[2]]
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,11 @@ from proxy.web.rewriting import (
     answer_lines,
     codings_readable,
     declared_length,
+    interim_fields,
     private,
     readable,
     request_head,
+    unchanged_lines,
 )
 from proxy.web.upstream.port import Address
 
@@ -40,16 +42,95 @@ def test_which_answers_can_be_undone(values, yes):
 @pytest.mark.parametrize(
     ("given", "private_"),
     [
-        (b"public, max-age=60", b"max-age=60, private"),
+        (b"public, max-age=60", b"private, max-age=60"),
         (b"s-maxage=5", b"private"),
         (b"no-store", b"no-store"),
         (b"No-Store, private", b"No-Store"),
-        (b'private="set-cookie", max-age=1', b"max-age=1, private"),
+        (b"no-store=0", b"private, no-store=0"),
+        (b'private="set-cookie", max-age=1', b"private, max-age=1"),
+        (b'private="set-cookie, x-y" ,max-age=1', b"private, max-age=1"),
+        (b'no-cache="a, \\"b", , PUBLIC', b'private, no-cache="a, \\"b"'),
+        (b'max-age=1, x="y, no-store', b"private, max-age=1"),
+        (b"max-age=60;public, no-store", b"private"),
         (b"", b"private"),
     ],
 )
 def test_no_shared_cache_keeps_a_restored_answer(given, private_):
     assert private(given) == private_
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            b"X-Accel-Expires",
+            b"Surrogate-Control",
+            b"surrogate-key",
+            b"CDN-Cache-Control",
+            b"Cloudflare-CDN-Cache-Control",
+        ),
+        *(b"Vercel-CDN-Cache-Control", b"Netlify-CDN-Cache-Control", b"Netlify-Cache-ID", b"Akamai-Cache-Control"),
+        *(
+            b"Fastly-Surrogate-Control",
+            b"Edge-Control",
+            b"Edge-Cache-Tag",
+            b"X-Edge-Cache-TTL",
+            b"X-Cache-TTL",
+            b"X-Varnish-TTL",
+        ),
+        *(
+            b"X-LiteSpeed-Cache-Control",
+            b"X-LiteSpeed-Tag",
+            b"X-LSADC-Cache-Control",
+            b"X-Cacheable",
+            b"X-Cache-Tags",
+            b"Cache-Tag",
+        ),
+        *(b"X-Magento-Cache-Control", b"Cache_Control", b"X_Accel_Expires", b"Pragma", b"New-Vendor-Cache-Control"),
+    ],
+)
+def test_no_field_by_which_a_cache_may_keep_it_stays_with_a_restored_answer(name):
+    assert answer_lines(((name, b"max-age=60"),), None, None) == [b"Cache-Control: private\r\n"]
+    assert interim_fields(((name, b"max-age=60"), (b"Link", b"</x>"))) == ((b"Link", b"</x>"),)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [b"X-Cache", b"CF-Cache-Status", b"Cache-Status", b"X-Cache-Hits", b"X-LiteSpeed-Purge", b"X-Accel-Buffering", b"Age",
+     b"Vary", b"X-Token-Expires", b"TTL", b"Clear-Site-Data", b"X-Nocache", b"X-Knowledge-Control"],
+)  # fmt: skip
+def test_what_only_tells_of_caches_stays(name):
+    assert answer_lines(((name, b"x"),), None, None) == [name + b": x\r\n", b"Cache-Control: private\r\n"]
+
+
+def test_what_expires_has_expired():
+    given = ((b"Expires", b"Thu, 31 Dec 2099 23:59:59 GMT"), (b"Cache-Control", b"max-age=5"))
+    assert answer_lines(given, None, None) == [b"Expires: 0\r\n", b"Cache-Control: private, max-age=5\r\n"]
+
+
+def test_the_fields_of_an_answer_that_the_caller_has():
+    given = (
+        (b"Content-Type", b"a/b"),
+        (b"content-location", b"/x"),
+        (b"ETAG", b"y"),
+        (b"Vary", b"z"),
+        (b"Content-Length", b"3"),
+    )
+    lines = [b"content-location: /x\r\n", b'ETAG: "t"\r\n', b"Vary: z\r\n", b"Cache-Control: private\r\n"]
+    assert unchanged_lines(given, b'"t"') == lines
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "get", "PUT", "DELETE"])
+def test_the_application_is_not_asked_whether_its_tokens_have_changed(method):
+    conditions = (
+        (b"If-None-Match", b'"a"'),
+        (b"If-Modified-Since", b"x"),
+        (b"if-none-match", b"*"),
+        (b"If-Match", b'"b"'),
+    )
+    head = request_head(Request(method, b"/", ((b"Host", b"h"), *conditions), b""), None, ADDRESS)
+    kept = conditions[2:] if method.upper() in ("GET", "HEAD") else conditions
+    assert head.split(b"\r\n")[2:-2] == [b"%b: %b" % field for field in kept]
 
 
 def test_the_head_of_a_rewritten_request():

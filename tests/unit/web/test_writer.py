@@ -130,7 +130,7 @@ def test_whole_and_restored_answers():
         (0, False, b"Connection: keep-alive\r\n"),
     ):
         caller = Caller(minor, close)
-        writer.restored(caller, made.head, [b"A: 1\r\n"], b"abc")
+        writer.restored(caller, (made.head.status, made.head.reason), [b"A: 1\r\n"], b"abc")
         assert caller.sent == b"HTTP/1.1 200 OK\r\nA: 1\r\n" + field + b"\r\nabc"
 
 
