@@ -64,7 +64,10 @@ def read_table(file: TextIO, types: Types) -> Iterator[Entry]:
     csv.field_size_limit(LONGEST)
     source = _Source(file)
     reader = csv.reader(source, strict=True)
-    head = [name.strip().removeprefix("\ufeff") for name in next(reader, [])]
+    try:
+        head = [name.strip().removeprefix("\ufeff") for name in next(reader, [])]
+    except csv.Error:
+        raise ValueError("the first line is not CSV: a quotation mark is out of place, or a name is too long") from None
     if not head or "" in head or len(set(head)) != len(head):
         raise ValueError("the first line of a CSV file names the fields, each once")
     while True:

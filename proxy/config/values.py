@@ -72,9 +72,13 @@ def flag(text: str) -> bool:
 
 def path(text: str) -> Path:
     """A file or folder; a relative one counts from the current folder. The answer is absolute."""
+    return _path(text, Path.cwd())
+
+
+def _path(text: str, folder: Path) -> Path:
     if text.startswith("~"):
         raise ValueError("~ is not understood here")
-    return Path(text).absolute()
+    return folder / text
 
 
 def path_or(word: str) -> Reader:
@@ -88,7 +92,11 @@ def path_or(word: str) -> Reader:
 
 def paths(text: str) -> tuple[Path, ...]:
     """Files with commas between them, in square brackets or without."""
-    return tuple(path(item) for item in _items(text))
+    found = _items(text)
+    if "" in found:
+        raise ValueError("an item is empty")
+    folder = Path.cwd()
+    return tuple(_path(item, folder) for item in found)
 
 
 def host_or_none(text: str) -> str | None:

@@ -18,6 +18,9 @@ from proxy.model.path import Path, Step
 #: Numbers of elements end where every JSON implementation still counts exactly (RFC 9535, 2.1).
 LARGEST_INDEX = 2**53 - 1
 
+#: Characters of a selector. The library behind it needs a multiple of the time for a multiple of them.
+LONGEST = 512
+
 SUPPORTED = (
     "supported are $, member names, ['quoted names'], element numbers from 0, [*], .* and .. , for example "
     "$.items[*].email"
@@ -41,6 +44,8 @@ def parse(text: str) -> Path:
 
     ``ValueError`` with a sentence that says what is supported when the text is anything else.
     """
+    if len(text) > LONGEST:
+        raise ValueError(f"a selector has at most {LONGEST} characters")
     _check(text)
     rooted = "$" + text[1:] if text[0] in "$@" else text
     try:

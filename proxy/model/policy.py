@@ -284,7 +284,7 @@ class _Reading:
         except ValueError as error:
             self.fault(at, f"This is no template: {error}.")
             return ""
-        if not all(choice.isprintable() for group in groups for choice in group.choices):
+        if not all(group.choices.isprintable() for group in groups):
             self.fault(at, "This is no template: every character has to be printable.")
         elif capacity(groups) < 2:
             self.fault(

@@ -4,39 +4,98 @@ Inside brackets stand characters and ranges (``A-Z``); ``-`` is meant itself at 
 constant text. ``\`` before any character takes it as it is.
 
 Two parts of the house speak this language: the token shape ``template``, and access policies that redact.
+
+A template is checked before anything is built of it, and no alphabet is ever spelled out: it stays the ranges that it was written
+in. So the work is that of reading the text, however many characters a range may hold.
 """
 
+import bisect
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import accumulate
 
 #: Characters of a text that a template gives.
 LONGEST = 256
+#: Characters that a template itself may have; with escapes it is longer than the text that it gives.
+WRITTEN = 1024
+#: Groups with an alphabet in one template, and ranges and single characters in all of them together.
+GROUPS = 32
+PARTS = 256
+#: Characters of all its alphabets together: every letter of any one script, and Chinese three times over.
+CHARACTERS = 65_536
 
 _COUNT = re.compile(r"\{([1-9][0-9]{0,2})\}", re.ASCII)
+
+#: Code points that are no characters: halves of UTF-16 (RFC 3629, section 3). They belong to no alphabet.
+_SURROGATES = (0xD800, 0xDFFF)
+
+#: The first and the last code point of a range.
+_Range = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Alphabet:
+    """Characters in the order in which they were written, each once; kept as ranges of code points that do not overlap."""
+
+    ranges: tuple[_Range, ...]
+    _ends: tuple[int, ...] = field(init=False, repr=False, compare=False)  #: characters up to the end of each range
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_ends", tuple(accumulate(last - first + 1 for first, last in self.ranges)))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __getitem__(self, index: int) -> str:
+        place = bisect.bisect_right(self._ends, index)
+        return chr(self.ranges[place][1] + 1 - (self._ends[place] - index))
+
+    def isprintable(self) -> bool:
+        """Whether every character can be printed."""
+        return all("".join(map(chr, range(first, last + 1))).isprintable() for first, last in self.ranges)
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A part of a template: ``count`` characters of an alphabet. Constant text is a group of one choice."""
+    """A part of a template: ``count`` characters of an alphabet, or a constant text."""
 
-    choices: tuple[str, ...]  #: the characters; or the one constant text
-    count: int
+    choices: Alphabet | str  #: the characters; or the one constant text
+    count: int = 1
+
+    @property
+    def length(self) -> int:
+        """How many characters it gives."""
+        return len(self.choices) if isinstance(self.choices, str) else self.count
 
     @property
     def capacity(self) -> int:
         """In how many ways the group can be filled."""
-        ways: int = len(self.choices) ** self.count
+        ways: int = 1 if isinstance(self.choices, str) else len(self.choices) ** self.count
         return ways
 
 
 def read_template(text: str) -> tuple[Group, ...]:
     """The groups of a template. ``ValueError`` with a sentence that says what to write; it never repeats the template."""
-    groups = tuple(_groups(text))
-    if sum(len(group.choices[0]) * group.count for group in groups) > LONGEST:
-        raise ValueError(f"a template gives at most {LONGEST} characters")
-    return groups
+    if len(text) > WRITTEN:
+        raise ValueError(f"a template has at most {WRITTEN} characters itself")
+    groups: list[Group] = []
+    length = alphabets = parts = characters = 0
+    for group in _groups(text):
+        groups.append(group)
+        length += group.length
+        if isinstance(group.choices, Alphabet):
+            alphabets += 1
+            parts += len(group.choices.ranges)
+            characters += len(group.choices)
+        if length > LONGEST:
+            raise ValueError(f"a template gives at most {LONGEST} characters")
+        if alphabets > GROUPS or parts > PARTS:
+            raise ValueError(f"a template has at most {GROUPS} groups in brackets, with {PARTS} ranges between them")
+        if characters > CHARACTERS:
+            raise ValueError(f"the brackets of a template hold at most {CHARACTERS} characters together")
+    return tuple(groups)
 
 
 def capacity(groups: Sequence[Group]) -> int:
@@ -48,6 +107,9 @@ def fill(groups: Sequence[Group], index: int) -> str:
     """The text of that number, 0 up to ``capacity``."""
     parts: list[str] = []
     for group in groups:
+        if isinstance(group.choices, str):
+            parts.append(group.choices)
+            continue
         for _ in range(group.count):
             index, choice = divmod(index, len(group.choices))
             parts.append(group.choices[choice])
@@ -62,7 +124,7 @@ def _groups(text: str) -> Iterator[Group]:
             constant += character
             continue
         if constant:
-            yield Group((constant,), 1)
+            yield Group(constant)
             constant = ""
         choices, place = _alphabet(text, place + 1)
         count = _COUNT.match(text, place)
@@ -71,12 +133,13 @@ def _groups(text: str) -> Iterator[Group]:
         yield Group(choices, int(count[1]))
         place = count.end()
     if constant:
-        yield Group((constant,), 1)
+        yield Group(constant)
 
 
-def _alphabet(text: str, place: int) -> tuple[tuple[str, ...], int]:
-    """The characters up to the closing bracket, each once in order, and the place behind it."""
-    chosen: dict[str, None] = {}
+def _alphabet(text: str, place: int) -> tuple[Alphabet, int]:
+    """The characters up to the closing bracket, and the place behind it."""
+    chosen: list[_Range] = []
+    taken = [_SURROGATES]  # the same and those, by their code points
     while place < len(text) and text[place] != "]":
         first, place = _character(text, place)
         last = first
@@ -84,10 +147,32 @@ def _alphabet(text: str, place: int) -> tuple[tuple[str, ...], int]:
             last, place = _character(text, place + 1)
         if last < first:
             raise ValueError(f"in a template, the range {first}-{last} runs backwards")
-        chosen.update(dict.fromkeys(map(chr, range(ord(first), ord(last) + 1))))
+        for new in _untaken((ord(first), ord(last)), taken):
+            bisect.insort(taken, new)
+            if chosen and chosen[-1][1] + 1 == new[0]:
+                chosen[-1] = (chosen[-1][0], new[1])  # ``abc`` is one range
+            else:
+                chosen.append(new)
+        if len(chosen) > PARTS:
+            raise ValueError(f"in a template, all brackets together hold at most {PARTS} ranges and single characters")
     if place >= len(text) or not chosen:
         raise ValueError("in a template, [ needs characters and a closing ]; a bracket that is meant itself is \\[")
-    return tuple(chosen), place + 1
+    return Alphabet(tuple(chosen)), place + 1
+
+
+def _untaken(new: _Range, taken: Sequence[_Range]) -> list[_Range]:
+    """What of a range is in none of the others, which are sorted and do not overlap."""
+    pieces = []
+    start, last = new
+    place = bisect.bisect_right(taken, start, key=lambda other: other[0])
+    if place and taken[place - 1][1] >= start:
+        start = taken[place - 1][1] + 1
+    while place < len(taken) and taken[place][0] <= last:
+        pieces.append((start, taken[place][0] - 1))
+        start = taken[place][1] + 1
+        place += 1
+    pieces.append((start, last))
+    return [piece for piece in pieces if piece[0] <= piece[1]]
 
 
 def _character(text: str, place: int) -> tuple[str, int]:

@@ -10,8 +10,14 @@ from functools import lru_cache
 
 @lru_cache(maxsize=1024)
 def compiled(pattern: str) -> re.Pattern[str]:
-    """The pattern as a regular expression for ``fullmatch``; at most 1024 patterns are kept."""
-    return re.compile(".*".join(re.escape(part) for part in pattern.split("*")), re.DOTALL)
+    """The pattern as a regular expression for ``fullmatch``; at most 1024 patterns are kept.
+
+    Each part is taken where it stands first, for good (an atomic group): what a later place would match, the first one does. So the
+    time grows with the name, however many ``*`` there are.
+    """
+    first, *others = (re.escape(part) for part in pattern.split("*"))
+    between = "".join(f"(?>.*?{part})" for part in others[:-1] if part)
+    return re.compile(first + between + "".join(f".*{last}" for last in others[-1:]), re.DOTALL)
 
 
 def weight(pattern: str) -> tuple[bool, int]:
@@ -21,31 +27,12 @@ def weight(pattern: str) -> tuple[bool, int]:
 
 def overlap(one: str, other: str) -> bool:
     """Whether some name fits both patterns."""
-    reached = {(0, 0)}
-    frontier = [(0, 0)]
-    while frontier:
-        left, right = frontier.pop()
-        if left == len(one) and right == len(other):
-            return True
-        for step in _steps(one, left, other, right):
-            if step not in reached:
-                reached.add(step)
-                frontier.append(step)
-    return False
-
-
-def _steps(one: str, left: int, other: str, right: int) -> list[tuple[int, int]]:
-    """Where both patterns can stand next: a ``*`` ends, or takes a character of the other, or both go on."""
-    first, second = one[left : left + 1], other[right : right + 1]
-    steps = []
-    if first == "*":
-        steps.append((left + 1, right))
-        if second:
-            steps.append((left, right + 1))
-    if second == "*":
-        steps.append((left, right + 1))
-        if first:
-            steps.append((left + 1, right))
-    if first and first == second != "*":
-        steps.append((left + 1, right + 1))
-    return steps
+    if "*" not in one:
+        return compiled(other).fullmatch(one) is not None
+    if "*" not in other:
+        return compiled(one).fullmatch(other) is not None
+    # What stands between the first and the last * of each fits behind one another, so the ends alone decide.
+    heads = one.partition("*")[0], other.partition("*")[0]
+    tails = one.rpartition("*")[2], other.rpartition("*")[2]
+    begins = heads[0].startswith(heads[1]) or heads[1].startswith(heads[0])
+    return begins and (tails[0].endswith(tails[1]) or tails[1].endswith(tails[0]))

@@ -21,6 +21,9 @@ _BLANK = b" \t\r\n\v\f\0"
 
 #: Distinct intermediate spellings looked at before a path counts as unreadable; honest paths need fewer than ten.
 MOST = 256
+#: Bytes of all of them, for each is gone through whole; of a path of any length so many spellings are looked at.
+MOST_BYTES = 16 * 1024
+LEAST = 6
 
 _SLASHES = re.compile(rb"/{2,}")
 _PARAMETERS = re.compile(rb";[^/]*")
@@ -69,11 +72,12 @@ def segments(path: bytes) -> Reading:
 def readings(path: bytes) -> tuple[Reading, ...]:
     """Every usual reading, without repetition, the standard one first (RFC 3986: split, decode once, resolve dots).
 
-    Raises ``VaultError(BAD_REQUEST)`` for a path that is made to have more than ``MOST`` spellings.
+    Raises ``VaultError(BAD_REQUEST)`` for a path that is made to have more than ``MOST`` spellings, or more than ``MOST_BYTES`` of them.
     """
     decoded = unquote_to_bytes(path)
     if is_plain(decoded) and decoded.count(b"/") == path.count(b"/") and b"\0" not in decoded:
         return segments(decoded), segments(path)  # nothing but harmless escapes, such as %20
+    most = max(LEAST, min(MOST, MOST_BYTES // len(path)))
     found: dict[Reading, None] = {_standard(path): None}
     seen = {(path, 2)}
     waiting = [(path, 2)]
@@ -85,7 +89,7 @@ def readings(path: bytes) -> tuple[Reading, ...]:
             if state not in seen:
                 seen.add(state)
                 waiting.append(state)
-        if len(seen) > MOST:
+        if len(seen) > most:
             raise VaultError(
                 Code.BAD_REQUEST, "The request path can be read in too many ways; write it without escapes."
             )
@@ -127,7 +131,7 @@ def _segmentwise(text: bytes, decodes: int) -> list[Reading]:
     out = [current]
     if b"%" in text:
         for _ in range(decodes):
-            current = tuple(unquote_to_bytes(segment) for segment in current)
+            current = tuple([unquote_to_bytes(segment) if b"%" in segment else segment for segment in current])
             out.append(current)
     return out
 

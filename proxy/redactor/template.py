@@ -33,8 +33,16 @@ class Segment:
     names: tuple[str, ...] = ()
 
     def regex(self, flags: int = 0) -> re.Pattern[bytes]:
-        """A MIXED segment as an expression over the bytes of a path segment, one group a placeholder."""
-        source = "(.+?)".join(re.escape(part) for part in self.text.split("*"))
+        """A MIXED segment as an expression over the bytes of a path segment, one group a placeholder.
+
+        A placeholder takes as little as it can, for good (an atomic group): the time grows with the path, not with a power of it.
+        """
+        first, *others = (re.escape(part) for part in self.text.split("*"))
+        source = (
+            first
+            + "".join(f"(?>(.+?){part})" for part in others[:-1])
+            + "".join(f"(.+?){part}" for part in others[-1:])
+        )
         return re.compile(source.encode(), re.DOTALL | flags)
 
 
@@ -69,9 +77,11 @@ def parse_template(text: str) -> Template:
     if "." in parts or ".." in parts:
         raise ValueError("write the path without '.' and '..' segments")
     template = Template(text, segments)
+    seen: set[str] = set()
     for name in template.names:
-        if template.names.count(name) > 1:
+        if name in seen:
             raise ValueError(f"the placeholder {{{name}}} stands twice; give each its own name")
+        seen.add(name)
     return template
 
 

@@ -10,8 +10,11 @@ from proxy.tokenization.base import Resolution, Tokenizer, TokenKeys
 from proxy.tokenization.common import NOWHERE, Binding, ValueTokenizer, bordered
 from proxy.tokenization.options import Given, Parser
 
-_DIGITS_ONLY = re.compile(r"[\d\s+\-./(),:;#*'_]*\d[\d\s+\-./(),:;#*'_]*")
-_LOOKS_ZERO = re.compile(r"[0\s+\-./(),:;#*'_]*0[0\s+\-./(),:;#*'_]*")
+#: What stands between the digits of a written number.
+_BETWEEN = r"\s+\-./(),:;#*'_"
+# Neither goes back over a run that it has read: texts of any length are read in one go.
+_DIGITS_ONLY = re.compile(rf"[{_BETWEEN}]*+\d[\d{_BETWEEN}]*+")
+_LOOKS_ZERO = re.compile(rf"(?<![0{_BETWEEN}])[{_BETWEEN}]*+0[0{_BETWEEN}]*+")
 
 
 class ConstantTokenizer(ValueTokenizer):

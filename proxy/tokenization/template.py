@@ -1,5 +1,6 @@
 """Tokens by a template, e.g. ``PP-[A-Z0-9]{9}``; the language of templates is that of ``model.template``."""
 
+import math
 import re
 from dataclasses import dataclass
 
@@ -30,7 +31,10 @@ class Template:
         return Resolution.INDEXED if self._space() >= enough else Resolution.BY_RECORD
 
     def capacity(self) -> float:
-        return float(self._space())
+        try:
+            return float(self._space())
+        except OverflowError:  # more than any number of records
+            return math.inf
 
     def bind(self, keys: TokenKeys, kind: str, region: str) -> Tokenizer:
         binding = Binding(self, keys, kind, region)
@@ -47,9 +51,10 @@ class Template:
 
 
 def _expression(group: Group) -> str:
-    if len(group.choices) == 1:
-        return re.escape(group.choices[0] * group.count)
-    return f"[{''.join(map(re.escape, group.choices))}]{{{group.count}}}"
+    if isinstance(group.choices, str):
+        return re.escape(group.choices)
+    ranges = [f"{re.escape(chr(first))}-{re.escape(chr(last))}" for first, last in group.choices.ranges]
+    return f"[{''.join(ranges)}]{{{group.count}}}"
 
 
 def _template(given: Given) -> Template:

@@ -2,18 +2,23 @@ import re
 
 import pytest
 
-from proxy.model.template import Group, capacity, fill, read_template
+from proxy.model.template import Alphabet, Group, capacity, fill, read_template
+
+
+def chosen(*ranges: str, count: int) -> Group:
+    return Group(Alphabet(tuple((ord(first), ord(last)) for first, last in map(tuple, ranges))), count)
 
 
 @pytest.mark.parametrize(
     ("text", "groups"),
     [
         ("", ()),
-        ("constant", (Group(("constant",), 1),)),
-        ("PP-[A-C0]{9}!", (Group(("PP-",), 1), Group(("A", "B", "C", "0"), 9), Group(("!",), 1))),
-        ("[a-]{3}[-b]{2}", (Group(("a", "-"), 3), Group(("-", "b"), 2))),
-        (r"\[x\]\{2\}[\]\\\-a]{4}", (Group(("[x]{2}",), 1), Group(("]", "\\", "-", "a"), 4))),
-        ("[aab]{1}", (Group(("a", "b"), 1),)),
+        ("constant", (Group("constant"),)),
+        ("PP-[A-C0]{9}!", (Group("PP-"), chosen("AC", "00", count=9), Group("!"))),
+        ("[a-]{3}[-b]{2}", (chosen("aa", "--", count=3), chosen("--", "bb", count=2))),
+        (r"\[x\]\{2\}[\]\\\-a]{4}", (Group("[x]{2}"), chosen("]]", "\\\\", "--", "aa", count=4))),
+        ("[aab]{1}", (chosen("ab", count=1),)),
+        ("[m-p0-9k-za]{1}", (chosen("mp", "09", "kl", "qz", "aa", count=1),)),
     ],
 )
 def test_a_template_is_read_as_its_groups(text, groups):
@@ -33,6 +38,12 @@ def test_a_template_is_read_as_its_groups(text, groups):
         ("[Z-A]{3}", "backwards"),
         ("[A-Z]{3}\\", "as it is"),
         ("[A-Z]{200}[A-Z]{57}", "at most 256"),
+        ("x" * 1025, "at most 1024 characters itself"),
+        ("[ab]{1}" * 33, "at most 32 groups"),
+        ("[" + "".join(map(chr, range(0x21, 0x1000, 2))) + "]{1}", "at most"),
+        ("[" + "".join(map(chr, range(0x1000, 0x1400, 2))) + "]{1}", "at most 256 ranges"),
+        ("[\u0000-\U0010ffff]{1}" * 2, "65536 characters"),
+        ("[\ud800-\udfff]{1}", "closing"),
     ],
 )
 def test_a_template_that_is_none_says_what_to_write(text, message):
@@ -46,3 +57,16 @@ def test_every_number_below_the_capacity_gives_a_text_of_its_own():
     texts = [fill(groups, index) for index in range(72)]
     assert len(set(texts)) == 72
     assert all(re.fullmatch("a[xyz]{2}-[01]{3}", text) for text in texts)
+
+
+def test_characters_of_an_alphabet_are_those_written_each_once_in_order():
+    (group,) = read_template("[m-p0-9k-zàa-zB]{1}")
+    assert isinstance(group.choices, Alphabet)
+    characters = [group.choices[index] for index in range(len(group.choices))]
+    assert "".join(characters) == "mnop0123456789klqrstuvwxyzàabcdefghijB"
+
+
+def test_half_a_character_of_utf_16_belongs_to_no_alphabet():
+    (group,) = read_template("[\ud7f0-\ue00f]{1}")
+    assert isinstance(group.choices, Alphabet)
+    assert group.choices.ranges == ((0xD7F0, 0xD7FF), (0xE000, 0xE00F))

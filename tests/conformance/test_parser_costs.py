@@ -1,0 +1,496 @@
+"""No text of one kibibyte keeps a parser busy, whoever writes it: a caller, an application or an operator.
+
+The table of parsers is held against the code: a function that reads a text and has no line in it fails the last test.
+"""
+
+import importlib
+import inspect
+import io
+import ipaddress
+import itertools
+import pkgutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+import proxy
+from proxy.audit import chain, syslog
+from proxy.auth import acl, audiences, credentials
+from proxy.auth.errors import OAuthError
+from proxy.cli import formats
+from proxy.config.table import SETTINGS
+from proxy.crypto.foreign import ForeignKeys
+from proxy.crypto.sealedtext import SealedTexts
+from proxy.crypto.signing import signed_by
+from proxy.errors import VaultError
+from proxy.functions import frames
+from proxy.model import conditions, conversion, definition, dialect, filename, filters, jsonpath, policy, popdialect
+from proxy.model import values as model_values
+from proxy.model.builtin import records_schema
+from proxy.model.faults import Faults
+from proxy.model.limits import DEFAULTS
+from proxy.model.path import Step
+from proxy.model.reading import read_draft
+from proxy.model.template import read_template
+from proxy.model.value import Value
+from proxy.redactor import globs, html, idents, nesting, override, paths, redact, restore, template, words
+from proxy.redactor.codecs import coding, form, media
+from proxy.redactor.codecs import json as json_codec
+from proxy.redactor.load import phrases, references
+from proxy.redactor.message import Request
+from proxy.redactor.selectors import Selection
+from proxy.tokenization import KINDS, dateformat, mask, normal, strategy, uuid
+from proxy.vault import attached, grams
+from proxy.vault.rehash_rules import read_dtk, read_rules
+from proxy.web import fields, forwarding, peers, proxyprotocol, request_head, rewriting, validators
+from proxy.web.api import bodies, ranges, uploadname
+from proxy.web.upstream import chunks
+from proxy.web.upstream import head as answer_head
+from tests.support.shapes import SAMPLES, bound
+from tests.unit.model.test_conditions import SCHEMA
+
+#: Characters of a text, and seconds of processor time that a parser may take for one.
+SIZE: Final = 1024
+LONGEST: Final = 0.005
+
+#: What a parser may raise: each says what is wrong. ``RecursionError``, ``OverflowError`` and the like are faults of ours.
+REFUSALS: Final = (
+    VaultError,
+    ValueError,
+    OAuthError,
+    request_head.BadRequestError,
+    answer_head.BadAnswerError,
+    proxyprotocol.BadPreambleError,
+    frames.BrokenFrameError,
+)
+
+#: What texts are made of: one of these, again and again.
+UNITS: Final = [
+    *map(chr, range(0x20, 0x7F)), "\0", "\t", "\r\n", "\n", "é", "ß", "İ", "ﷺ", "a\u0301", "\u0344", "\u200b", "\U0010ffff", "٣",
+    "[]", "{}", "()", "[[", "[a-z]{9}", "[a-z]{999}", "[\\u0000-\U0010ffff]{1}", "[ -\U0010ffff]{1}", "[\u4e00-\u9fff]{1}", "[ab]{1}",
+    "{a}", "{a}-", "{a*}", "/{a}", "*a", "a*", "**", "*.", "$", "$.a", "$..a", "$.*", "[*]", "[?@.a]", "['a']", "[0]", "..", "/..", "//", "/./",
+    "%25", "%2e", "%2f", "%5c", "%u0041", "%u002f", ";a", ";a=1", ";a=\"", "\\\"", "\\u0041", "\\ud800", "a=", "a=1&", "&a[b]=", "a[b]", "[a", "a]",
+    "a,", "a;q=0.1,", "*;q=1,", "br,", "a: b\r\n", "a:", "::", ":0", "1.", "1:", "10.0.0.1,", "-1", "1-", "1,", "0", "9", "1e9", "9e", "1h", "1KiB",
+    "a@", "a.", "a-", "+1 ", "(1)", "1/", "1-1-", "1980-01-01", "1980-01-01T", "ext", "x1", "W/\"a\",", "\"a\", ", "bytes=1-2,", "filename=\"a\";",
+    "filename*=utf-8''%41;", "boundary=a;", "name=a;", "&amp;", "&#65;", "<a ", "<a b=c>", "<!--", "</script", "- ", "? ", "a: ", "{a: ", "[a, ", "&a ",
+    "*a ", "!!a ", "| ", "> ", "'", "''", "${A}", "${", "eyJ", "e30.", "A=", "==", "true", "null", "\"a\":", "{\"a\":", "[{\"a\":[", "or ", "not (", "_method",
+]  # fmt: skip
+
+
+def texts() -> Iterator[str]:
+    """Texts of one kibibyte: repeated, nested, of unlike halves, cut short, and of all characters in a row."""
+    for unit in UNITS:
+        whole = (unit * SIZE)[:SIZE]
+        yield whole
+        yield whole[:-1] + "!"
+        yield "a" + whole[2:] + "\0"
+    for opening, closing in (
+        ("[", "]"),
+        ("{", "}"),
+        ("(", ")"),
+        ('{"a":', "}"),
+        ("{a: ", "}"),
+        ("[a-", "]{1}"),
+        ("<a>", "</a>"),
+    ):
+        depth = SIZE // (len(opening) + len(closing))
+        yield opening * depth + closing * depth
+    yield "".join(map(chr, range(0x100, 0x100 + SIZE)))
+    yield "".join(map(chr, range(0x10FC00, 0x110000)))
+    yield "[" + "".join(map(chr, range(0x4E00, 0x4E00 + 2 * SIZE, 2)))[: SIZE - 5] + "]{9}"
+    yield "[" + "".join(f"{chr(i)}-{chr(i + 1)}" for i in range(0x100, 0x500, 3))[: SIZE - 5] + "]{9}"
+    yield "1" + "0" * (SIZE - 2) + "1"
+    yield "0." + "3" * (SIZE - 2)
+    yield ".".join("".join(pair) for pair in itertools.product("abcdefghij", repeat=2)) * 4
+
+
+TEXTS: Final = sorted({text[:SIZE] for text in texts()})
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _filter(field: str, inner: Callable[[str], Any]) -> Callable[[str], object]:
+    return lambda text: filters.read_find(SCHEMA, {"filter": {field: inner(text)}}, DEFAULTS)
+
+
+def _restored(kind: restore.Surroundings) -> Callable[[str], object]:
+    samples = {sample.shape: sample for sample in SAMPLES}.values()
+    patterns = [bound(sample.shape, sample.kind, **sample.options).pattern for sample in samples]
+    return lambda text: restore.candidates(kind, _bytes(text), patterns, {})
+
+
+def _minted(sample: Any) -> Callable[[str], object]:
+    tokenizer = bound(sample.shape, sample.kind, **sample.options)
+
+    def every(text: str) -> None:
+        tokenizer.identify(text)
+        tokenizer.resembles(text)
+        list(tokenizer.pattern.finditer(text))
+        tokenizer.mint(Value(text), 1, 1)
+
+    return every
+
+
+def _normal(kind: str) -> Callable[[str], object]:
+    return lambda text: normal.normalize(kind, text, "se")
+
+
+def _selected(text: str) -> None:
+    for objects, leaves in (((), [("name",), ("a", Step.EACH)]), (None, [(Step.DEEP, "a")])):
+        Selection(objects, leaves).find(_bytes(text))
+
+
+def _chunked(text: str) -> None:
+    chunks.ChunkReader(4096).feed(_bytes(text))
+
+
+def _answer(text: str) -> object:
+    data = b"HTTP/1.1 200 OK\r\n" + _bytes(text)
+    answer_head.begun(_bytes(text))
+    return answer_head.parse_head(data, len(data))
+
+
+def _head(text: str) -> object:
+    data = b"GET / HTTP/1.1\r\nHost: a\r\n" + _bytes(text)
+    return request_head.parse_head(data, len(data), request_head.Heads())
+
+
+def _target(text: str) -> object:
+    data = b"GET /" + _bytes(text) + b" HTTP/1.1\r\nHost: a"
+    return request_head.parse_head(data, len(data), request_head.Heads())
+
+
+def _routed(text: str) -> None:
+    for reading in paths.readings(b"/" + _bytes(text)):
+        list(paths.looser(reading))
+
+
+def _kind(prefix: str) -> Callable[[str], object]:
+    return lambda text: media.classify(((b"Content-Type", _bytes(prefix + text)),), b"x")
+
+
+def _template_of_a_policy(text: str) -> object:
+    return policy.read_policy(
+        "p",
+        {"actions": ["v1.restapi.read"], "fields": {"contact": {"name": {"valueType": "redacted", "format": text}}}},
+    )
+
+
+def _bound_template(text: str) -> object:
+    return bound("template", template=text, same=True).mint(Value("Ann"), 1, 1)
+
+
+def _rehash(text: str) -> object:
+    return read_rules({"name": {"strategy": "template", "strategyOptions": {"template": text}}}, Faults(9))
+
+
+def _words(text: str) -> object:
+    return words.Words(Request("POST", _bytes(text), (), _bytes(text))).without(["a"])
+
+
+def _table(text: str) -> object:
+    return list(formats.read_table(io.StringIO(text), {"a": "json"}))
+
+
+def _segment(text: str) -> None:
+    found = template.parse_template("/" + text)
+    template.overlaps(found, template.parse_template("/" + text[::-1]))
+    for segment in found.segments:
+        segment.regex().fullmatch(_bytes(text))
+
+
+def _glob(text: str) -> None:
+    globs.overlap(text, text[::-1])
+    globs.overlap("*" + text, text + "*")
+    globs.compiled.__wrapped__("*a*]*[*e*x").fullmatch(text)
+    globs.compiled.__wrapped__(text).fullmatch("a" * SIZE + "!")
+
+
+def _query(text: str) -> None:
+    target = b"/?" + _bytes(text)
+    redact.query_values(target, "a")
+    redact.query_spots(target, {"a": "a", "b_*": "b"})
+
+
+def _overridden(text: str) -> None:
+    for types in ([], ["application/json"], ["application/x-www-form-urlencoded"], ["multipart/form-data"], [text]):
+        try:
+            override.named(types, _bytes(text), 200)
+        except VaultError:
+            continue
+
+
+#: Every parser by its place: ``module:function`` of the function that the text goes to first.
+PARSERS: Final[dict[str, Callable[[str], object]]] = {
+    # what callers of the vault's interface write
+    "model.template:read_template": read_template,
+    "model.policy:read_policy": _template_of_a_policy,
+    "model.policy:read_policy origins": lambda text: policy.read_policy("p", {"actions": [], "origins": [text]}),
+    "model.policy:read_policy acl": lambda text: policy.read_policy("p", {"actions": [], "external_acl": text}),
+    "tokenization.template": _bound_template,
+    "tokenization.strategy:strategy": lambda text: strategy.strategy(text, {"kind": text}),
+    "vault.rehash_rules:read_rules": _rehash,
+    "vault.rehash_rules:read_dtk": lambda text: read_dtk(text, Faults(9)),
+    "model.filters:read_find": lambda text: filters.read_find(
+        SCHEMA, {"filter": {text: text}, "options": {"sort": [{text: text}]}}, DEFAULTS
+    ),
+    "model.filters:read_find like": _filter("name", lambda text: {"$like": text}),
+    "model.filters:read_find not": _filter("city", lambda text: {"$not": list(text)}),
+    "model.filters:read_find path": _filter("data", lambda text: {"$" + text: 1}),
+    "model.filters:read_find instant": _filter("at", lambda text: [text]),
+    "model.filters:read_find number": _filter("sum", lambda text: {"$gt": text}),
+    "model.filters:read_filter": lambda text: filters.read_filter(SCHEMA, {"search_keys": text}, DEFAULTS),
+    "model.filters:read_aggregate": lambda text: filters.read_aggregate(
+        SCHEMA, {"metrics": {text: {"func": text, "key": text}}, "group_by": {"keys": [text]}}, DEFAULTS
+    ),
+    "model.conditions:steps_of": lambda text: conditions.steps_of("$" + text),
+    "model.reading:read_draft": lambda text: read_draft(
+        SCHEMA,
+        {"id": text, "name": text, "at": text, "born": text, "hour": text, "data": text, text: text},
+        partial=False,
+        limits=DEFAULTS,
+    ),
+    "model.dialect:read_record": lambda text: dialect.read_record(
+        records_schema(),
+        {"record_key": text, "key1": text, "range_key1": text, text: 1},
+        partial=False,
+        limits=DEFAULTS,
+    ),
+    "model.dialect:read_record_filter": lambda text: dialect.read_record_filter(
+        records_schema(), {"key1": {"$like": text}, text: text}, DEFAULTS
+    ),
+    "model.popdialect:read_pop_find": lambda text: popdialect.read_pop_find(
+        SCHEMA, {"filter": {"city": {"$not": text}, text: text}}, DEFAULTS
+    ),
+    "model.definition:read_definition": lambda text: definition.read_definition(
+        text, {"fields": [{"name": text, "type": text}]}
+    ),
+    "model.values:day": model_values.day,
+    "model.values:clock_time": model_values.clock_time,
+    "model.values:moment": model_values.moment,
+    "model.values:instant": model_values.instant,
+    "model.conversion": lambda text: [
+        convert(text) for convert in (conversion._integer, conversion._decimal, conversion._boolean)
+    ],
+    "model.filename:fault_of_filename": filename.fault_of_filename,
+    "model.filename:fault_of_mime_type": lambda text: filename.fault_of_mime_type("a/a" + text),
+    "model.filename:same_name": filename.same_name,
+    "web.api.bodies:parse": lambda text: bodies.parse(_bytes(text)),
+    "web.api.bodies:parse string": lambda text: bodies.parse(_bytes('{"a": "' + text + '", "b": ' + text + "}")),
+    "web.api.bodies:_check_charset": bodies._check_charset,
+    "web.api.ranges:asked": lambda text: ranges.asked({"Range": "bytes=" + text, "If-Range": text}, 9, '"a"'),
+    "web.api.ranges:asked whole": lambda text: ranges.asked({"Range": text}, 9, '"a"'),
+    "web.api.uploadname:of_header": lambda text: uploadname.of_header([text]),
+    "web.api.uploadname:of_part": lambda text: uploadname.of_part("form-data" + text),
+    "crypto.sealedtext:open": lambda text: SealedTexts(bytes(32)).open(text, b""),
+    "vault.attached:id_of": attached.id_of,
+    "vault.grams:folded": grams.folded,
+    "vault.grams:grams": lambda text: grams.grams(grams.folded(text)),
+    # what callers of the token service and issuers write
+    "auth.credentials:read_form": lambda text: credentials.read_form(_bytes(text)),
+    "auth.credentials:credentials": lambda text: credentials.credentials("Basic " + text, {}),
+    "auth.credentials:credentials other": lambda text: credentials.credentials(text, {}),
+    "auth.acl:client_auth": lambda text: acl.client_auth(["Bearer " + text]),
+    "auth.acl:answer": lambda text: acl.answer(_bytes(text), "id"),
+    "auth.audiences:origin": lambda text: audiences.origin("https://" + text),
+    "auth.audiences:ours": lambda text: audiences.Audiences(["https://a"]).ours(text),
+    "crypto.signing:signed_by": lambda text: signed_by(text, {}, "at+jwt"),
+    "crypto.foreign:read": lambda text: ForeignKeys.read(_bytes(text)),
+    "crypto.foreign:payload": ForeignKeys([]).payload,
+    # what callers of an application and the application write
+    "web.request_head:parse_head": _head,
+    "web.request_head:parse_head target": _target,
+    "web.upstream.head:parse_head": _answer,
+    "web.upstream.head:begun": lambda text: answer_head.begun(b"HTTP/1.1 200 " + _bytes(text)),
+    "web.upstream.head:parse_fields": lambda text: answer_head.parse_fields(_bytes(text)),
+    "web.upstream.chunks": _chunked,
+    "web.proxyprotocol:parse": lambda text: proxyprotocol.parse(b"PROXY TCP4 " + _bytes(text)),
+    "web.proxyprotocol:parse binary": lambda text: proxyprotocol.parse(
+        b"\r\n\r\n\0\r\nQUIT\n\x21\x21\x03\xf0" + _bytes(text)
+    ),
+    "web.peers:caller_of": lambda text: peers.caller_of(
+        "10.0.0.1", [text], peers.Trusted([ipaddress.ip_network("0.0.0.0/1")])
+    ),
+    "web.forwarding:authority": lambda text: forwarding.authority(b"/", text),
+    "web.forwarding:authority absolute": lambda text: forwarding.authority(b"http://" + _bytes(text), None),
+    "web.fields:named": lambda text: fields.named([_bytes(text)]),
+    "web.validators:told": lambda text: validators.told(_bytes(text)),
+    "web.validators:matching": lambda text: validators.matching(b"W/" + _bytes(text)),
+    "web.validators:unmatched": lambda text: validators.unmatched(b"W/" + _bytes(text)),
+    "web.rewriting:readable": lambda text: rewriting.readable(_bytes(text)),
+    "web.rewriting:private": lambda text: rewriting.private(_bytes(text)),
+    "web.rewriting:codings_readable": lambda text: rewriting.codings_readable(_bytes(text)),
+    "redactor.paths:split_target": lambda text: paths.split_target(_bytes(text)),
+    "redactor.paths:readings": _routed,
+    "redactor.redact:query_values": _query,
+    "redactor.override:named": _overridden,
+    "redactor.codecs.form:members": lambda text: form.members(_bytes(text), 2000, ("name", "a[b]", "tag_*")),
+    "redactor.codecs.form:read": lambda text: form.read(_bytes(text)),
+    "redactor.codecs.form:read_value": lambda text: form.read_value(_bytes(text)),
+    "redactor.codecs.form:loosely": form.loosely,
+    "redactor.codecs.json:read": lambda text: json_codec.read(_bytes('"' + text + '"')),
+    "redactor.codecs.json:read bare": lambda text: json_codec.read(_bytes(text)),
+    "redactor.codecs.json:reader": lambda text: json_codec.reader(_bytes(text))(_bytes(text)),
+    "redactor.codecs.media:classify": _kind(""),
+    "redactor.codecs.media:classify parameters": _kind("application/json;"),
+    "redactor.codecs.coding:acceptable": lambda text: coding.acceptable(_bytes(text), ["br", "gzip"]),
+    "redactor.codecs.coding:inflate": lambda text: coding.inflate(_bytes(text), _bytes(text), 10**6),
+    "redactor.selectors": _selected,
+    "redactor.nesting:fits": lambda text: nesting.fits(_bytes(text), 64),
+    "redactor.html:acting": lambda text: list(html.acting(_bytes(text))),
+    "redactor.idents:plain": idents.plain,
+    "redactor.words": _words,
+    "redactor.restore:json": _restored(restore.Surroundings.JSON),
+    "redactor.restore:form": _restored(restore.Surroundings.FORM),
+    "redactor.restore:html": _restored(restore.Surroundings.HTML),
+    "redactor.restore:plain": _restored(restore.Surroundings.PLAIN),
+    # values that are tokenized
+    **{f"tokenization.{index}.{sample.shape}": _minted(sample) for index, sample in enumerate(SAMPLES)},
+    **{f"tokenization.normal:{kind}": _normal(kind) for kind in KINDS},
+    "tokenization.dateformat:read_date": dateformat.read_date,
+    "tokenization.uuid:read_uuid": uuid.read_uuid,
+    "tokenization.mask:mask_text": lambda text: mask.mask_text(text, mask.Visible(1, 1), "*"),
+    # what operators write
+    **{f"config.table:{name}": setting.read for name, setting in SETTINGS.items()},
+    "redactor.globs:compiled": _glob,
+    "redactor.template:parse_template": _segment,
+    "model.jsonpath:parse": lambda text: jsonpath.parse("$" + text),
+    "redactor.load.phrases:parse_match": phrases.parse_match,
+    "redactor.load.phrases:parse_match path": lambda text: phrases.parse_match("GET /" + text),
+    "redactor.load.phrases:parse_selector": phrases.parse_selector,
+    "redactor.load.phrases:parse_location": phrases.parse_location,
+    "redactor.load.phrases:parse_prefix": phrases.parse_prefix,
+    "redactor.load.phrases:parse_upstream": phrases.parse_upstream,
+    "redactor.load.phrases:parse_host": phrases.parse_host,
+    "redactor.load.phrases:parse_id": phrases.parse_id,
+    "redactor.load.references:resolve": lambda text: references.resolve(text, Path(), {}),
+    # files
+    "audit.chain:read": lambda text: chain.read(_bytes(text)),
+    "audit.syslog:message": lambda text: syslog.message(b'{"n":1,"at":"' + _bytes(text), b""),
+    "functions.frames:decode": lambda text: frames.decode(_bytes(text)),
+    "cli.formats:read_lines": lambda text: list(formats.read_lines(io.StringIO(text), {})),
+    "cli.formats:read_table": _table,
+}
+
+
+def _seconds(parse: Callable[[str], object], text: str) -> float:
+    """Processor time of this thread: what else the machine does counts for nothing."""
+    begin = time.thread_time()
+    try:
+        parse(text)
+    except REFUSALS:
+        pass
+    return time.thread_time() - begin
+
+
+def _slowest(parse: Callable[[str], object]) -> tuple[float, str]:
+    """The text that takes longest, each by its best time of five."""
+    worst = (0.0, "")
+    for text in TEXTS:
+        best = _seconds(parse, text)
+        for _ in range(4):
+            if best <= LONGEST / 2:
+                break
+            best = min(best, _seconds(parse, text))
+        worst = max(worst, (best, text))
+    return worst
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_text_of_a_kibibyte_is_parsed_within_five_milliseconds(name):
+    _seconds(PARSERS[name], "a")  # what is loaded at first use is no part of it
+    seconds, text = _slowest(PARSERS[name])
+    assert seconds < LONGEST, f"{seconds * 1000:.1f} ms for {text[:40]!r}…{text[-20:]!r}"
+
+
+#: A text sixteen times as long may take sixteen times as long, and again as much; were it the square, it would be two hundred times.
+_LONGER: Final = 16
+_RUNS: Final = [
+    " ",
+    "0",
+    "0 ",
+    "a",
+    "A0",
+    "1-",
+    "1-1-",
+    "1980-",
+    "a.",
+    "a@",
+    "+",
+    "\n",
+    "-",
+    "'",
+    "\u200b",
+    "é",
+    "[a]",
+    "PP-",
+]
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{sample.shape} {sample.options}")
+def test_tokens_are_looked_for_in_a_time_that_grows_with_the_text_and_not_with_its_square(sample):
+    pattern = bound(sample.shape, sample.kind, **sample.options).pattern
+
+    def search(text: str) -> None:
+        list(pattern.finditer(text))
+
+    for run in _RUNS:
+        short = (run * SIZE)[: SIZE - 1] + "!"
+        least = min(_seconds(search, short) for _ in range(3))
+        long = (run * SIZE * _LONGER)[: SIZE * _LONGER - 1] + "!"
+        most = max(10 * LONGEST, 3 * _LONGER * least)
+        assert min(_seconds(search, long) for _ in range(3)) < most, repr(run)
+
+
+#: Functions that read a text and need no line above, with the reason.
+EXEMPT: Final = {
+    "config.values:origins": "a setting: every setting stands in the table by its name",
+    "crypto.keyfile:read": "takes the path of a file",
+    "model.dialect:named": "looks up one name",
+    "redactor.load.loader:load_text": "a whole rule file: YAML is read by its library, at start and reload, and its texts by the parsers above",
+    "redactor.load.tree:read_tree": "as load_text",
+    "tokenization.alphabets:read32": "is given words of its own alphabet by the patterns of the token formats",
+    "tokenization.alphabets:read62": "as read32",
+    "tokenization.normal:normalize": "stands in the table by each kind",
+    "web.api.bodies:parsed": "is parse, in a thread for what is large",
+}
+
+
+def _readers() -> Iterator[str]:
+    """Public functions of the package by whose name and first parameter a text is read."""
+    for found in pkgutil.walk_packages(proxy.__path__, "proxy."):
+        if found.name.endswith("__main__") or found.name.startswith("proxy.demo"):
+            continue
+        for name, value in vars(importlib.import_module(found.name)).items():
+            if not inspect.isfunction(value) or value.__module__ != found.name or not name.startswith(_VERBS):
+                continue
+            first = next(iter(inspect.signature(value).parameters.values()), None)
+            if first is not None and str(first.annotation).split(" |")[0] in _TEXTS:
+                yield f"{found.name.removeprefix('proxy.')}:{name}"
+
+
+_VERBS: Final = (
+    "read",
+    "parse",
+    "decode",
+    "load",
+    "steps",
+    "fault_of",
+    "split",
+    "named",
+    "answer",
+    "origin",
+    "authority",
+    "normalize",
+)
+_TEXTS: Final = (str(str), str(bytes), "str", "bytes", str(Any), "bytes | memoryview")
+
+
+def test_every_function_that_reads_a_text_stands_in_the_table():
+    known = {name.partition(" ")[0] for name in PARSERS}
+    assert sorted(set(_readers()) - known - EXEMPT.keys()) == []
