@@ -42,10 +42,11 @@ Claims = dict[str, Any]
 class Expected(NamedTuple):
     """What has to be in a token, and where."""
 
-    issuer: str | None  #: ``iss``; ``None``: any (introspection)
+    issuer: str | None  #: ``iss``; ``None``: any, where that is optional
     audience: Callable[[Sequence[str]], bool]  #: whether one of these addresses is ours
     environment: str | None = "scope"  #: the claim that names the environment; ``None``: where the client is registered
     client: str = "client_id"  #: the claim that names the client
+    optional: frozenset[str] = frozenset()  #: of ``aud`` and ``iss``, those that may be missing (introspection)
 
 
 class Issuer(Protocol):
@@ -185,7 +186,13 @@ class External:
         end = int(_instant(claims, "exp", (now + BELIEVED) / 1000) * 1000)
         if now >= end or _instant(claims, "nbf", 0) * 1000 > now + _SKEW:
             raise ValueError("the token has ended, or has not begun")
-        if expected.issuer is not None and claims.get("iss") != expected.issuer:
+        if missing := {"iss", "aud"} - claims.keys() - expected.optional:
+            raise ValueError(f"nothing tells of the token's {' and '.join(sorted(missing))}")
+        if (
+            "iss" in claims
+            and claims["iss"] != expected.issuer
+            and not (expected.issuer is None and "iss" in expected.optional)
+        ):
             raise ValueError("the token is of another issuer")
         if "aud" in claims and not expected.audience(_words(claims["aud"])):
             raise ValueError("the token is for somebody else")

@@ -96,8 +96,7 @@ def _upstream(settings: Settings) -> str:
 def _access(settings: Settings) -> str:
     from proxy.composition.asking import check_asking
 
-    check_asking(settings)
-    return ""
+    return check_asking(settings)
 
 
 def _firewall(settings: Settings) -> str:

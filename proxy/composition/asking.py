@@ -55,18 +55,25 @@ def external(services: Services, settings: Settings, outbound: Outbound, clock: 
     client = IssuerClient(outbound, given.issuer.url, secret)
     issuer = ByKeys(client.keys, clock) if given.issuer.how == "jwks" else ByIntrospection(client.introspect, clock)
     audience = _among(given.issuer_audiences) if given.issuer_audiences else services.auth.audiences.meets
-    expected = Expected(given.issuer_name, audience, given.environment_claim, given.client_claim)
+    optional = given.introspection_optional_claims
+    expected = Expected(given.issuer_name, audience, given.environment_claim, given.client_claim, optional)
     return External(issuer, services.auth.clients, expected, clock)
 
 
-def check_asking(settings: Settings) -> None:
-    """Raise what a start would say of the files for what is asked outside."""
+def check_asking(settings: Settings) -> str:
+    """How tokens of an external issuer are taken. Raises what a start would say of the files for what is asked outside."""
     _context(settings.acl.authorities, "acl.authorities")
     if settings.auth.issuer is not None:
         _context(settings.auth.issuer_authorities, "auth.issuer_authorities")
     if settings.auth.introspection_credentials is not None:
         read_secret(settings.auth.introspection_credentials, "auth.introspection_credentials")
     scraper_secret(settings)
+    given = settings.auth
+    if given.issuer is None:
+        return ""
+    optional = sorted(given.introspection_optional_claims)
+    lacking = f", whose answers may lack {' and '.join(optional)}" if optional else ""
+    return f"access tokens of {given.issuer_name or 'any issuer'} by {given.issuer.how}{lacking}"
 
 
 def _among(names: Sequence[str]) -> Callable[[Sequence[str]], bool]:

@@ -29,7 +29,7 @@ ACCESS: Final[dict[str, Setting]] = {
         "none",
         values.word_or_none,
         "the name of the issuer, such as https://login.example.com, or none",
-        "What tokens of the external issuer have as iss; needed with jwks.",
+        "What tokens of the external issuer have as iss; needed unless auth.introspection_optional_claims names iss.",
     ),
     "auth.issuer_audiences": Setting(
         "[]",
@@ -49,6 +49,13 @@ ACCESS: Final[dict[str, Setting]] = {
         values.secret,
         "none, env: and the name of a variable, or file:/// and the path of a file",
         "Where the id and the secret are, with a colon between them, by which the vault introspects at the external issuer.",
+    ),
+    "auth.introspection_optional_claims": Setting(
+        "[]",
+        values.some_of("aud", "iss"),
+        "a list of aud and iss, such as [aud], or []",
+        "The claims that an answer to introspection may lack (RFC 7662 makes both optional); without aud, tokens for other services of the issuer count here, too.",
+        many=True,
     ),
     "auth.environment_claim": Setting(
         "scope",

@@ -121,17 +121,29 @@ def _together(values: Mapping[str, Any], given: Mapping[str, Given]) -> list[Det
             "listen.proxy_protocol counts only from trusted_proxies, and none is named: name the proxies in front there"
         )
         faults.append(Detail(given["listen.proxy_protocol"].place, text))
-    issuer = values.get("auth.issuer")
-    if issuer is not None and issuer.how == "jwks" and values.get("auth.issuer_name", "") is None:
-        text = (
-            "tokens are verified by keys that may be those of other issuers, too: name this one with auth.issuer_name"
-        )
-        faults.append(Detail(given["auth.issuer"].place, text))
+    faults += _issuer(values, given)
     faults += _firewall(values, given)
     faults += _callers_tls(values, given)
     faults += _tls("upstream", values, given)
     for name, merged in _applications(values).items():
         faults += _tls(f"{APPLICATIONS}.{name}", merged, given)
+    return faults
+
+
+def _issuer(values: Mapping[str, Any], given: Mapping[str, Given]) -> list[Detail]:
+    """An external issuer without a name, and optional claims of tokens that are verified by keys."""
+    issuer, optional = values.get("auth.issuer"), values.get("auth.introspection_optional_claims", frozenset())
+    introspected = issuer is not None and issuer.how == "introspection"
+    faults = []
+    if issuer is not None and values.get("auth.issuer_name", "") is None and not (introspected and "iss" in optional):
+        otherwise = (
+            ", or write iss in auth.introspection_optional_claims where its answers have none" if introspected else ""
+        )
+        text = f"tokens may be those of other issuers, too: name this one with auth.issuer_name{otherwise}"
+        faults.append(Detail(given["auth.issuer"].place, text))
+    if optional and not introspected:
+        text = "auth.introspection_optional_claims is for auth.issuer: introspection:… alone: remove it"
+        faults.append(Detail(given["auth.introspection_optional_claims"].place, text))
     return faults
 
 

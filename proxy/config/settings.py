@@ -128,6 +128,7 @@ class Auth:
     issuer_audiences: tuple[str, ...]  #: what its tokens call us; empty: as ``audiences``
     issuer_authorities: Path | None  #: who may vouch for it; ``None``: the authorities of the machine
     introspection_credentials: Secret | None  #: ours at the issuer: id, colon, secret
+    introspection_optional_claims: frozenset[str]  #: of ``aud`` and ``iss``, those that its answers may lack
     environment_claim: str | None  #: names the environment; ``None``: that of the client
     client_claim: str
 

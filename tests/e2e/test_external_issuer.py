@@ -151,6 +151,9 @@ def test_a_client_of_the_issuer_is_registered_by_command_line_and_gets_no_secret
     ("how", "told"),
     [
         ({"AUTH__ISSUER": "jwks:https://a.example/"}, "auth.issuer_name"),
+        ({"AUTH__ISSUER": "introspection:https://a.example/"}, "auth.introspection_optional_claims"),
+        ({"AUTH__INTROSPECTION_OPTIONAL_CLAIMS": "[aud]"}, "introspection:"),
+        ({"AUTH__INTROSPECTION_OPTIONAL_CLAIMS": "[exp]"}, "auth.introspection_optional_claims: "),
         ({"AUTH__ISSUER": "https://a.example/"}, "auth.issuer: "),
         ({"AUTH__ISSUER": "jwks:http://a.example/"}, "this machine alone"),
         ({"AUTH__ISSUER": "jwks:https://u:p@a.example/"}, "auth.issuer: "),

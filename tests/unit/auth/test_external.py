@@ -15,7 +15,7 @@ from tests.support.issuer import AUDIENCE, ISSUER, claims, document, made, publi
 
 KEY, NEXT = made("ES256"), made("ES256")
 ALL = Expected(ISSUER, lambda named: AUDIENCE in named)
-OPAQUE = ALL._replace(issuer=None)
+OPAQUE = ALL._replace(issuer=None, optional=frozenset({"aud", "iss"}))
 
 
 class There:
@@ -269,3 +269,22 @@ async def test_of_a_token_that_is_not_valid_little_is_kept_however_long_it_is(he
     tracemalloc.stop()
     assert (len(external), there.asked) == (200, 200)
     assert kept < 800_000  # of the 1.6 million bytes that were sent
+
+
+@pytest.mark.parametrize("missing", ["aud", "iss"])
+async def test_an_answer_without_audience_or_issuer_counts_only_where_the_settings_say_so(here, there, missing):
+    await register(here)
+    said = {"client_id": "crm-there", "scope": "default", "iss": ISSUER, "aud": AUDIENCE}
+    there.says(**{name: value for name, value in said.items() if name != missing})
+    await refused(by_asking(here, there, ALL), "opaque")
+    lenient = ALL._replace(optional=frozenset({missing}))
+    assert (await by_asking(here, there, lenient).principal("opaque")).environment == "default"
+    for other in ("https://elsewhere.example", None, [], 5):
+        there.says(**{**said, missing: other})
+        await refused(by_asking(here, there, lenient), "opaque")
+
+
+async def test_keys_never_make_a_claim_optional(here, there):
+    await register(here)
+    lenient = ALL._replace(optional=frozenset({"aud"}))
+    await refused(by_keys(here, there, lenient), token(KEY, claims(here.clock(), aud=None)))

@@ -52,8 +52,8 @@ async def test_without_an_external_issuer_access_is_as_it_was(here):
     ("given", "source"),
     [
         ({"ACL__AUTHORITIES": "/nowhere.pem"}, "acl.authorities"),
-        ({"AUTH__ISSUER": "introspection:https://a.example/", "AUTH__ISSUER_AUTHORITIES": "/nowhere.pem"}, "auth.issuer_authorities"),
-        ({"AUTH__ISSUER": "introspection:https://a.example/", "AUTH__INTROSPECTION_CREDENTIALS": "env:NOWHERE"}, "auth.introspection_credentials"),
+        ({"AUTH__ISSUER_NAME": "https://a.example", "AUTH__ISSUER": "introspection:https://a.example/", "AUTH__ISSUER_AUTHORITIES": "/nowhere.pem"}, "auth.issuer_authorities"),
+        ({"AUTH__ISSUER_NAME": "https://a.example", "AUTH__ISSUER": "introspection:https://a.example/", "AUTH__INTROSPECTION_CREDENTIALS": "env:NOWHERE"}, "auth.introspection_credentials"),
     ],
 )  # fmt: skip
 async def test_files_and_secrets_that_cannot_be_read_are_told(here, given, source):
