@@ -279,7 +279,8 @@ async def test_an_answer_without_audience_or_issuer_counts_only_where_the_settin
     await refused(by_asking(here, there, ALL), "opaque")
     lenient = ALL._replace(optional=frozenset({missing}))
     assert (await by_asking(here, there, lenient).principal("opaque")).environment == "default"
-    for other in ("https://elsewhere.example", None, [], 5):
+    others: list[Any] = ["https://elsewhere.example", None, [], 5]
+    for other in others:
         there.says(**{**said, missing: other})
         await refused(by_asking(here, there, lenient), "opaque")
 
