@@ -47,6 +47,18 @@ METRICS: Final[dict[str, Declared]] = {
     "domicile_restored_values_total": Declared(
         "counter", ("entity", "field"), "Tokens replaced by values on the way to the caller."
     ),
+    "domicile_undecided_updates_total": Declared(
+        "counter",
+        ("entity", "field"),
+        "Updates in doubt whose old and new value have one token, so that no answer tells which one the application kept: "
+        "both are kept, the old one is shown, and the next write of the field decides.",
+    ),
+    "domicile_altered_tokens_total": Declared(
+        "counter",
+        ("entity", "field"),
+        "Answers to writes that show neither the old nor the new token of a field: the application lower-cases, cuts or "
+        "rewrites what it is sent, and its values cannot be restored.",
+    ),
     "domicile_vault_events_total": Declared(
         "counter",
         ("schema", "event"),

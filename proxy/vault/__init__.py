@@ -2,7 +2,7 @@
 
 Above this room are clear records; below it, sealed rows that any engine may hold. ``seal`` is the barrier:
 the one file where clear text and keys meet. A write of the proxy has two steps, each one durable transaction
-(``staging``): values are kept *before* the application sees a token, and bound, promoted or dropped by its
+(``staging``): values are kept *before* the application sees a token, and bound, promoted (``promotion``) or dropped by its
 answer. What an answer left in doubt is decided by a later one (``reconcile``, ``joining``), or reported and reaped
 (``janitor``). Versions that were just replaced stay in memory, sealed, for answers under way (``retired``). The room knows no HTTP and no rule file; it is given schemas and token shapes.
 

@@ -1,6 +1,6 @@
 """One schema of one environment with its keys: how its records become rows and its tokens are found."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -34,6 +34,10 @@ class Recipe(NamedTuple):
     addressed: bool  #: every answer carries the record's id, so that tokens too small to be unique can resolve
 
 
+#: Staged changes that are remembered as reported; a further one of them would be reported again.
+_MOST_REPORTED = 10_000
+
+
 @dataclass(slots=True)
 class TableState:
     """What this process knows of a table beyond the store: who is writing what right now."""
@@ -45,6 +49,16 @@ class TableState:
     #: Names that were given while others were under way, to which record, and when: one of the others may turn out to be the same.
     named: dict[bytes, tuple[int, int]] = field(default_factory=dict)
     retired: Retired = field(default_factory=Retired)  #: versions that answers under way may still show
+    reported: set[int] = field(default_factory=set)  #: staged changes that were reported: no answer can decide them
+
+    def report(self, sid: int) -> bool:
+        """Whether a staged change was not reported yet; from now on it is."""
+        if sid in self.reported:
+            return False
+        if len(self.reported) >= _MOST_REPORTED:
+            self.reported.clear()
+        self.reported.add(sid)
+        return True
 
 
 class Sequencer:
@@ -125,6 +139,8 @@ class Collection:
             for name, tokenizer in self.tokenizers.items()
             if tokenizer.resolution is Resolution.INDEXED
         ]
+        #: Fields whose values all have the same token, or may have.
+        self.single = frozenset(name for name, shape in recipe.shapes.items() if shape.capacity() == 1)
         #: Fields whose tokens are drawn and yet too few to be unique: for each, how many there are.
         self.small = {
             name: recipe.shapes[name].capacity()
@@ -215,13 +231,10 @@ class Collection:
             version=version, updated_at=now, expires_at=self._expiry(now), body=body, cells=self._cells(content)
         )
 
-    def before(self, rid: int, name: str, token: str, began: int) -> Value | None:
-        """What a token meant in a version of the record that was replaced since an instant, if it meant anything."""
+    def past(self, rid: int, began: int) -> Iterator[Content]:
+        """The versions of a record that were replaced since an instant, the newest first."""
         for row in self.state.retired.since(rid, began):
-            for kept in self.sealer.open(row).fields.get(name, ()):
-                if kept.token == token:
-                    return kept.value
-        return None
+            yield self.sealer.open(row)
 
     def alive(self, row: Row) -> bool:
         """Whether the row has not expired; an expired one is never answered, even before it is swept."""

@@ -1,6 +1,6 @@
 """What a sealed body holds: the values of one record, each with the token that stands for it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -42,6 +42,9 @@ class Content(msgspec.Struct, array_like=True, frozen=True):
         return {(name, kept.token) for name, values in self.fields.items() for kept in values}
 
 
+#: The values of a version, by field.
+Fields = Mapping[str, tuple[Kept, ...]]
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Content).decode
 
@@ -61,11 +64,40 @@ def following(contents: Iterable[Content]) -> int:
     return max((content.following for content in contents), default=1)
 
 
-def changed(live: Mapping[str, tuple[Kept, ...]], other: Mapping[str, tuple[Kept, ...]]) -> set[str]:
-    """The fields in which two versions of a record differ in tokens."""
-    names = live.keys() | other.keys()
-    return {name for name in names if _texts(live.get(name, ())) != _texts(other.get(name, ()))}
+def changed(live: Fields, other: Fields) -> set[str]:
+    """The fields in which two versions of a record differ, in values or in tokens."""
+    return {name for name in live.keys() | other.keys() if _said(live.get(name, ())) != _said(other.get(name, ()))}
 
 
-def _texts(values: tuple[Kept, ...]) -> tuple[str, ...]:
+def alike(live: Fields, other: Fields) -> set[str]:
+    """The fields in which they differ in values only: no answer of the application tells which of the two it kept."""
+    return {name for name in changed(live, other) if tokens(live.get(name, ())) == tokens(other.get(name, ()))}
+
+
+def tells(shown: Sequence[str], old: Sequence[Kept], new: Sequence[Kept]) -> bool | None:
+    """Whether an application that shows these tokens of a field has kept its newer values; ``None``: they do not tell."""
+    before, after, texts = tokens(old), tokens(new), set(shown)
+    if before == after or not texts:
+        return None
+    if texts & (set(after) - set(before)):
+        return True
+    if texts & (set(before) - set(after)):
+        return False
+    if sorted(before) != sorted(after):  # values were added, or taken away, and a part of them may be shown
+        return None
+    return True if tuple(shown) == after else False if tuple(shown) == before else None
+
+
+def adopted(shown: Sequence[str], old: Sequence[Kept], new: Sequence[Kept]) -> tuple[Kept, ...]:
+    """The newer values of a field, and those older ones that the application shows all the same: it adds to what it has."""
+    beyond = set(shown) - set(tokens(new))
+    return (*new, *(kept for kept in old if kept.token in beyond))
+
+
+def tokens(values: Iterable[Kept]) -> tuple[str, ...]:
+    """The tokens of values, in their order."""
     return tuple(kept.token for kept in values)
+
+
+def _said(values: Iterable[Kept]) -> tuple[tuple[str, bool, str], ...]:
+    return tuple((kept.text, kept.json, kept.token) for kept in values)

@@ -5,6 +5,8 @@ back in a value's place; anything else gets a new token.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from functools import partial
 from typing import NamedTuple
 
 from proxy.model.value import Value
@@ -58,8 +60,10 @@ def draft_new(draft: Draft, mints: Mapping[str, FieldMint], rid: int) -> Drafted
             number += 1
             continue
         chosen: list[Kept] = []
+        known: set[str] = set()
         for value in values:
-            token = mint(value, rid, number)
+            token = _fresh(partial(mint, value, rid, number), known)
+            known.add(token.text)
             chosen.append(Kept(number, value.text, value.json, token.text, token.json))
             number += 1
         given[name] = tuple(chosen)
@@ -79,11 +83,13 @@ def draft_next(draft: Draft, live: Content, start: int, mint: Mint) -> Drafted:
             given[name] = stored
             continue
         pool = _Pool(stored) if stored else _EMPTY
+        known = set(pool.tokens)
         chosen: list[Kept] = []
         for value in values:
             kept = pool.take(value) if stored else None
             if kept is None:
-                token = _fresh(mint, name, value, number, pool.tokens)
+                token = _fresh(partial(mint, name, value, number), known)
+                known.add(token.text)
                 kept = Kept(number, value.text, value.json, token.text, token.json)
                 number += 1
             elif kept.text != value.text or kept.json != value.json:
@@ -134,13 +140,13 @@ class _Pool:
 _EMPTY = _Pool(())
 
 
-def _fresh(mint: Mint, name: str, value: Value, number: int, known: Mapping[str, object]) -> Value:
-    """A token that does not repeat one of the field's present tokens, where the shape has room for another."""
-    token = mint(name, value, number)
+def _fresh(mint: Callable[[], Value], known: AbstractSet[str]) -> Value:
+    """A token that no other value of the field has in this record, where the shape has room for another."""
+    token = mint()
     for _ in range(_TRIES):
         if token.text not in known:
             break
-        token = mint(name, value, number)
+        token = mint()
     return token
 
 

@@ -12,7 +12,7 @@ from proxy.storage.rows import Row, Staged, StagedKind, State
 from proxy.tokenization.base import Resolution
 from proxy.vault.attached import adopted
 from proxy.vault.collection import Collection
-from proxy.vault.content import Content, Kept, following
+from proxy.vault.content import Content, Kept, alike, changed, following
 from proxy.vault.hosted import records_of
 from proxy.vault.reveal import Opened, Revealed, Shown, open_rows
 
@@ -112,14 +112,19 @@ def _settled(collection: Collection, one: Opened) -> bool:
 
 
 async def _merge(collection: Collection, home: Opened, stray: Opened, item: Shown) -> None:
-    mine = home.live.fields
+    mine, other = home.live.fields, stray.live.fields
     theirs = {
-        name: values
-        for name, values in stray.live.fields.items()
-        if _texts(values) != _texts(mine.get(name, ())) and not _shows(item, name, mine.get(name, ()), values)
+        name: other[name]
+        for name in changed(mine, other) & other.keys()
+        if not _shows(item, name, mine.get(name, ()), other[name])
     }
+    same = alike(mine, other)  # of values with one token the later one counts: nothing that is shown tells them apart
+    if stray.row.rid < home.row.rid:
+        theirs = {name: values for name, values in theirs.items() if name not in same}
     moved, number = _renumbered(theirs, following([home.live]))
-    rivals = {name for name in moved if mine.get(name) and not _shows(item, name, moved[name], mine[name])}
+    rivals = {
+        name for name in moved.keys() - same if mine.get(name) and not _shows(item, name, moved[name], mine[name])
+    }
     taken = {name: values for name, values in moved.items() if name not in rivals}
     content = Content({**mine, **taken}, number)
     after = collection.next_row(home.row, content)

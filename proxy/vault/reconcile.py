@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from proxy.storage.changes import Bind, Change, Conflict, Release, Remove, Replace, Unstage
 from proxy.storage.rows import Row, Staged, StagedKind
 from proxy.vault.collection import Collection
-from proxy.vault.content import Content, Kept, changed
+from proxy.vault.content import Content, adopted, alike, changed, tells
 from proxy.vault.drafting import adopt
 from proxy.vault.indexing import unneeded
 from proxy.vault.joining import join
@@ -20,18 +20,23 @@ from proxy.vault.reveal import Opened, Revealed, Shown
 GRACE = 300_000
 
 
-async def reconcile(collection: Collection, shown: Sequence[Shown], revealed: Revealed, began: int) -> None:
-    """Join, bind, promote or drop what these objects of an answer decide; ``began`` is when its request was received."""
+async def reconcile(collection: Collection, shown: Sequence[Shown], revealed: Revealed, began: int) -> set[str]:
+    """Join, bind, promote or drop what these objects of an answer decide; ``began`` is when its request was received.
+
+    Gives the fields of updates, met for the first time, that no answer can decide.
+    """
     rows = await join(collection, shown, revealed, began) if revealed.loose else revealed.rows
     decided: set[int] = set()
+    undecided: set[str] = set()
     for item, row in zip(shown, rows, strict=True):
         if row is None or row.row.rid in decided or row.row.rid in collection.state.in_flight:
             continue
-        changes = _changes(collection, item, row, began)
+        changes = _changes(collection, item, row, began, undecided)
         if not changes:
             continue
         decided.add(row.row.rid)
         await _commit(collection, row.row, changes)
+    return undecided
 
 
 async def _commit(collection: Collection, row: Row, changes: list[Change]) -> None:
@@ -67,7 +72,8 @@ async def reconcile_gone(collection: Collection, keys: Sequence[str], began: int
         collection.observe("reconciled", len(gone))
 
 
-def _changes(collection: Collection, item: Shown, opened: Opened, began: int) -> list[Change]:
+def _changes(collection: Collection, item: Shown, opened: Opened, began: int, undecided: set[str]) -> list[Change]:
+    """What the object decides; adds to ``undecided`` the fields of which no answer can tell anything."""
     changes: list[Change] = []
     seen = _seen(item)
     if opened.row.key is None and item.id is not None and _shows(opened, seen):
@@ -83,31 +89,36 @@ def _changes(collection: Collection, item: Shown, opened: Opened, began: int) ->
             content, settled = _decide(collection, content, version, seen, staged)
             if settled:
                 changes.append(Unstage(opened.row.rid, staged.sid))
+                continue
+            names = alike(content.fields, version.fields)
+            if names and names == changed(content.fields, version.fields) and collection.state.report(staged.sid):
+                undecided |= names
     if content is not opened.live:
         changes.append(Replace(collection.next_row(opened.row, content), opened.row.version))
     return changes
 
 
 def _decide(
-    collection: Collection, live: Content, version: Content, seen: Mapping[str, set[str]], staged: Staged
+    collection: Collection, live: Content, version: Content, seen: Mapping[str, list[str]], staged: Staged
 ) -> tuple[Content, bool]:
-    """Field by field: what the application shows of a doubtful version is adopted, what it shows of the live one rejects it."""
-    taken: dict[str, tuple[Kept, ...]] = {}
-    undecided = 0
-    for name in changed(live.fields, version.fields):
-        texts = seen.get(name)
-        if not texts:
-            undecided += 1
-        elif texts & _exclusive(version, live, name):
-            taken[name] = version.fields.get(name, ())
-        elif not (texts & _exclusive(live, version, name) and _over(collection, staged)):
-            undecided += 1
+    """Field by field: what the application shows of a doubtful version is adopted, what it shows of the live one rejects it.
+
+    A field whose values have the same token in both shows nothing: it goes with the others of its request.
+    """
+    old, new = live.fields, version.fields
+    verdicts = {
+        name: tells(seen.get(name, ()), old.get(name, ()), new.get(name, ())) for name in sorted(changed(old, new))
+    }
+    shown = set(verdicts.values())
+    verdicts.update(dict.fromkeys(alike(old, new), True if True in shown else False if False in shown else None))
+    over = _over(collection, staged)
+    taken = {
+        name: adopted(seen.get(name, ()), old.get(name, ()), new.get(name, ()))
+        for name, verdict in verdicts.items()
+        if verdict
+    }
     content = adopt(live, taken, version.following) if taken else live
-    return content, undecided == 0
-
-
-def _exclusive(version: Content, other: Content, name: str) -> set[str]:
-    return {kept.token for kept in version.fields.get(name, ())} - {kept.token for kept in other.fields.get(name, ())}
+    return content, all(verdict or (verdict is False and over) for verdict in verdicts.values())
 
 
 def _over(collection: Collection, staged: Staged) -> bool:
@@ -125,14 +136,14 @@ def _doubtful(collection: Collection, staged: Staged, began: int) -> bool:
     return (staged.at if staged.doubt is None else staged.doubt) <= began
 
 
-def _seen(item: Shown) -> dict[str, set[str]]:
-    seen: dict[str, set[str]] = {}
+def _seen(item: Shown) -> dict[str, list[str]]:
+    seen: dict[str, list[str]] = {}
     for name, text in item.places:
-        seen.setdefault(name, set()).add(text)
+        seen.setdefault(name, []).append(text)
     return seen
 
 
-def _shows(opened: Opened, seen: Mapping[str, set[str]]) -> bool:
+def _shows(opened: Opened, seen: Mapping[str, list[str]]) -> bool:
     """Whether the object carries at least one token of this very record."""
     return any((name, text) in opened.values for name, texts in seen.items() for text in texts)
 

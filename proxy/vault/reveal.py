@@ -4,6 +4,7 @@ A token is resolved by the record id it carries (SEALED), by the application's i
 in this order, and only to a value whose stored token is exactly this text: a look-alike stays what it is.
 """
 
+from collections.abc import Collection as Some
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -13,7 +14,7 @@ from proxy.model.value import Value
 from proxy.storage.rows import Row, Staged
 from proxy.tokenization.base import Resolution
 from proxy.vault.collection import Collection
-from proxy.vault.content import Content
+from proxy.vault.content import Content, tokens
 
 
 class Shown(NamedTuple):
@@ -31,13 +32,24 @@ class Opened:
     live: Content
     staged: list[tuple[Staged, Content | None]] = field(default_factory=list)
     values: dict[tuple[str, str], Value] = field(default_factory=dict)
+    repeats: bool = False  #: whether values of one field have one token
 
     def learn(self, content: Content) -> None:
         """Add the tokens of a version; a version learnt earlier wins where small tokens collide."""
         for name, values in content.fields.items():
+            if len(values) > 1 and len(set(tokens(values))) < len(values):
+                self.repeats = True
             for kept in values:
                 self.values.setdefault((name, kept.token), kept.value)
                 self.values.setdefault(("", kept.token), kept.value)
+
+    def version(self, places: Some[tuple[str, str]]) -> Content:
+        """The version that an object with these tokens is: the newest in doubt of which it shows what the live one lacks."""
+        live = self.live.tokens()
+        for _, content in reversed(self.staged):
+            if content is not None and not (content.tokens() - live).isdisjoint(places):
+                return content
+        return self.live
 
 
 class Revealed(NamedTuple):
@@ -86,11 +98,31 @@ async def reveal(collection: Collection, shown: Sequence[Shown], began: int | No
         await _by_index(collection, shown, missing, result)
     for index, stray in result.loose:
         _complete(collection, shown[index], result, index, stray)
+    for item, home, restored in zip(shown, result.rows, result.values, strict=True):
+        _tell_apart(home, item, restored)
     if began is not None and collection.state.retired:
         for index, (item, rids) in enumerate(zip(shown, marks, strict=True)):
             if None in result.values[index]:
                 _look_back(collection, item, [rid if rid in opened else None for rid in rids], (result, index, began))
     return result
+
+
+def _tell_apart(home: Opened | None, item: Shown, values: list[Value | None]) -> None:
+    """Where one token stands for several values of the record, decide by what else the object shows, and by places."""
+    if home is not None and (home.staged or home.repeats):
+        _restate(home.version(item.places), item.places, values)
+
+
+def _restate(content: Content, places: Sequence[tuple[str, str]], values: list[Value | None]) -> None:
+    """Resolve what the tokens of one version mean in it; of values that share a token, the first place shows the first."""
+    known: dict[tuple[str, str], list[Value]] = {}
+    for name, several in content.fields.items():
+        for kept in reversed(several):
+            known.setdefault((name, kept.token), []).append(kept.value)
+    for index, place in enumerate(places):
+        left = known.get(place)
+        if left:
+            values[index] = left.pop() if len(left) > 1 else left[0]
 
 
 def _look_back(collection: Collection, item: Shown, rids: Sequence[int | None], at: tuple[Revealed, int, int]) -> None:
@@ -99,8 +131,12 @@ def _look_back(collection: Collection, item: Shown, rids: Sequence[int | None], 
     values, home = result.values[index], result.rows[index]
     for place, (name, text) in enumerate(item.places):
         rid = rids[place] or (home.row.rid if home is not None else None)
-        if values[place] is None and rid is not None:
-            values[place] = collection.before(rid, name, text, began)
+        if values[place] is not None or rid is None:
+            continue
+        for content in collection.past(rid, began):
+            if (name, text) in content.tokens():
+                _restate(content, item.places, values)
+                break
 
 
 def _complete(collection: Collection, item: Shown, result: Revealed, index: int, stray: Opened) -> None:

@@ -20,15 +20,15 @@ from proxy.storage.changes import (
     Reindex,
     Release,
     Remove,
-    Replace,
     Stage,
     Unstage,
 )
 from proxy.storage.rows import Row, Staged, StagedKind
 from proxy.vault.collection import Collection
-from proxy.vault.content import Content, Kept, changed, following
+from proxy.vault.content import Content, Kept, alike, changed, following, tokens
 from proxy.vault.drafting import Draft, Drafted, adopt, apart_from, draft_new, draft_next
 from proxy.vault.indexing import outdated, unneeded
+from proxy.vault.promotion import Update, promotion
 from proxy.vault.seal import RecordSealer
 
 #: How often a colliding random token, or a record that changed meanwhile, is tried again.
@@ -170,12 +170,15 @@ async def promote(collection: Collection, held: Held, shown: Mapping[str, tuple[
     """The application took an update: its version becomes the live one.
 
     ``shown`` are the token texts that the answer carries, by field: a field for which the application answers with
-    the old tokens was not taken (read-only there), and keeps its old value.
+    the old tokens was not taken (read-only there), and keeps its old value. Where the old value and the new one have the
+    same token, the answer as a whole counts: the application took it.
     """
     if held.sid is None or held.content is None or held.live is None:
         return
     for _ in range(_TRIES):
-        changes = await _promotion(collection, held, held.live, shown)
+        changes = await promotion(
+            collection, Update(held.rid, held.sid, held.live, held.content, held.given.keys()), shown
+        )
         try:
             await _finish(collection, [held], changes)
         except Conflict:
@@ -202,6 +205,18 @@ async def drop(collection: Collection, held: Sequence[Held]) -> None:
             changes.extend(await _forgotten(collection, item, item.row, item.sid))
     await _finish(collection, held, changes)
     collection.observe("dropped", len(held))
+
+
+def undecided(collection: Collection, held: Sequence[Held]) -> set[str]:
+    """The fields of these updates, should they be in doubt, of which no answer will tell which value the application kept."""
+    found: set[str] = set()
+    for item in held:
+        if item.sid is not None and item.content is not None and item.live is not None:
+            names = alike(item.live.fields, item.content.fields)
+            if names and names == changed(item.live.fields, item.content.fields):
+                collection.state.report(item.sid)
+                found |= names
+    return found
 
 
 async def doubt(collection: Collection, held: Sequence[Held], *, answered: bool) -> None:
@@ -272,8 +287,12 @@ async def _follow(collection: Collection, row: Row | None, key: str, draft: Draf
     """A record that takes the tokens of the first one in place of its own."""
     versions = await collection.versions(row) if row is not None else []
     start = following(versions)
+    mine = versions[0].fields if versions else {}
     taken: dict[str, tuple[Kept, ...]] = {}
     for name, values in first.given.items():
+        if name in first.own and tokens(mine.get(name, ())) == tokens(values):
+            taken[name] = mine[name]  # a token that is alike in many records came back: each keeps its own value
+            continue
         taken[name] = tuple(
             Kept(number, kept.text, kept.json, kept.token, kept.token_json) for number, kept in enumerate(values, start)
         )
@@ -334,31 +353,6 @@ def _staging_change(collection: Collection, item: Held, *, shared: bool) -> Chan
     return Stage(staged, tuple(hashes), tuple(unique))
 
 
-async def _promotion(
-    collection: Collection, held: Held, before: Content, shown: Mapping[str, tuple[str, ...]]
-) -> list[Change]:
-    """The changes that make the held version live, on top of whatever is live by now."""
-    staged = held.content or Content({})
-    rows = await collection.store.rows(collection.table, [held.rid])
-    row = rows.get(held.rid)
-    if row is None:
-        return []
-    current = collection.sealer.open(row)
-    moved = changed(before.fields, staged.fields)
-    taken = {name for name in moved if not _refused(shown.get(name), before.fields.get(name, ()))}
-    taken |= (changed(current.fields, staged.fields) & held.given.keys()) - moved
-    content = adopt(current, {name: staged.fields.get(name, ()) for name in taken}, staged.following)
-    changes: list[Change] = [
-        Replace(collection.next_row(row, content), row.version),
-        Unstage(held.rid, held.sid or 0),
-    ]
-    if row.staged > 1:
-        changes.extend(await unneeded(collection, row, {held.sid or 0}, content))
-    else:
-        changes.extend(outdated(collection, held.rid, (current, staged), (content,)))
-    return changes
-
-
 async def _forgotten(collection: Collection, held: Held, row: Row, sid: int) -> list[Reindex]:
     """What goes from the token index with a staged change that the application refused."""
     if held.content is None or held.live is None:
@@ -369,9 +363,25 @@ async def _forgotten(collection: Collection, held: Held, row: Row, sid: int) -> 
     return await unneeded(collection, rows[held.rid], {sid}) if held.rid in rows else []
 
 
-def _refused(shown: tuple[str, ...] | None, before: tuple[Kept, ...]) -> bool:
-    """Whether an answer shows that the application kept the old values of a field."""
-    return bool(shown) and bool(before) and shown == tuple(kept.token for kept in before)
+async def _overruled(collection: Collection, held: Held, row: Row, content: Content) -> list[Change]:
+    """What was acknowledged decides versions in doubt where no token can: they lose their values of the fields that it carries."""
+    changes: list[Change] = []
+    for other in (await collection.beside({row.rid: row})).get(row.rid, ()):
+        if other.sid in collection.state.in_flight or not other.body:
+            continue
+        version = collection.sealer.open_staged(other, row.salt)
+        names = alike(content.fields, version.fields) & held.given.keys()
+        if not names:
+            continue
+        changes.append(Unstage(row.rid, other.sid))
+        left = adopt(version, {name: content.fields[name] for name in names}, content.following)
+        if changed(content.fields, left.fields):
+            sid = collection.around.sequence()
+            body = collection.sealer.record(row.rid, row.salt).staged_body(left, sid)
+            if other.sid in collection.state.reported:
+                collection.state.report(sid)
+            changes.append(Stage(other._replace(sid=sid, body=body)))
+    return changes
 
 
 async def _finish(collection: Collection, held: Sequence[Held], changes: Sequence[Change]) -> None:

@@ -97,6 +97,8 @@ ENTITY: list[Case] = [
     ("same place twice", with_fields("a: {kind: text, at: $.x}", "b: {kind: text, at: ▲$.x}"), ("b at $.x overlaps a",)),
     ("place in another's", with_fields("a: {kind: text, at: $.x}", "b: {kind: text, at: ▲$.x.y}"), ("overlaps",)),
     ("name in another's place", with_fields("a: {kind: text, at: $.b}", "▲b: {kind: text}"), ("overlaps a at $.b",)),
+    ("constants in a list", with_fields('a: {kind: number, token: zero, at: ▲"$.marks[*]"}'), ("the token shape zero gives them the same token",)),
+    ("masks in a list", with_fields('a: {kind: text, token: mask, at: ▲"$..a"}'), ("the token shape mask gives them the same token",)),
     ("element of all elements", with_fields('a: {kind: text, at: "$.t[*]"}', 'b: {kind: text, at: ▲"$.t[0]"}'), ("overlaps",)),
     ("letter case only", with_fields("mail: {kind: text, at: $.a}", "▲Mail: {kind: text, at: $.b}"), ("letter case only",)),
     ("duration without unit", with_fields("a: {kind: text}", entity="expires: ▲7"), ("12h, 90d or 7y",)),
@@ -105,6 +107,7 @@ ENTITY: list[Case] = [
 ]
 
 OPERATION: list[Case] = [
+    ("several places of a constant", with_fields("a: {kind: number, token: one}") + 'operations:\n  - {match: "PUT /a/{id}", update: person, ▲request: {fields: {a: "$.x[*]"}}, ▲response: {fields: {a: "$.y.*"}}}\n', ("several values in one record", "the token shape one")),
     ("no match", with_operations("▲{read: note}"), ("lacks 'match'",)),
     ("no method", with_operations("{match: ▲/notes, read: note}"), ("METHOD and path",)),
     ("method in small letters", with_operations("{match: ▲post /notes, create: note}"), ("in capitals: POST",)),

@@ -150,10 +150,12 @@ class Desk:
         return not self.people.state.in_flight and len(self.people.state.locks) == 0
 
 
-async def desk(*operations: str, fields: tuple[str, ...] = FIELDS, more: str = "") -> Desk:
-    """A desk with these operations; without any, ``USUAL``."""
+async def desk(*operations: str, fields: tuple[str, ...] = FIELDS, more: str = "", before: Desk | None = None) -> Desk:
+    """A desk with these operations; without any, ``USUAL``. ``before``: what another process left, whose store it takes over."""
     store, clock, events, metrics = FailingStore(MemoryStore()), ManualClock(), Counter[str](), Metrics()
     keyset = Keyset.create("test")
+    if before is not None:
+        store, clock, keyset = before.store, before.clock, before.keyset
 
     def observe(event: str, _schema: str, count: int) -> None:
         events[event] += count

@@ -1,6 +1,7 @@
 """One operation ready to run: its plan, its collection, its counters. Made when rules load, read by every request."""
 
 from proxy.audit.witness import Witness
+from proxy.redactor.exchange.notices import Notices
 from proxy.redactor.exchange.teller import Teller
 from proxy.redactor.plan import Plan
 from proxy.redactor.rules import Entity
@@ -11,12 +12,13 @@ from proxy.vault.collection import Collection
 class Joined:
     """One operation ready to run: its plan, its collection, its counters."""
 
-    __slots__ = ("collection", "plan", "protected", "restored", "teller")
+    __slots__ = ("collection", "notices", "plan", "protected", "restored", "teller")
 
     def __init__(self, plan: Plan, collection: Collection, metrics: Metrics, witness: Witness) -> None:
         self.plan = plan
         self.collection = collection
         self.teller = Teller(witness, collection.around.environment, plan.operation)
+        self.notices = Notices(metrics, plan.operation)
         entity = plan.operation.entity
         self.protected = _cells(metrics, "domicile_protected_values_total", entity)
         self.restored = _cells(metrics, "domicile_restored_values_total", entity)

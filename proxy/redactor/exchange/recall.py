@@ -5,12 +5,13 @@ have been spelled differently: so an object of an answer is first told to be one
 carries its record's id means the same everywhere.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from proxy.model.value import Value
 from proxy.redactor.redact import Item
 from proxy.tokenization.base import Resolution
 from proxy.vault.collection import Collection
+from proxy.vault.content import tokens as tokens_of
 from proxy.vault.staging import Held
 
 #: A token that only this exchange knows is found anywhere in a body if its shape has at least so many.
@@ -24,12 +25,13 @@ _Known = dict[str, dict[str, Value]]
 class Recall:
     """The values of all tokens that a request wrote, before and after it."""
 
-    __slots__ = ("_collection", "_held", "_known", "_owners", "_sealed")
+    __slots__ = ("_collection", "_held", "_known", "_owners", "_repeated", "_sealed")
 
     def __init__(self, collection: Collection, held: Sequence[Held]) -> None:
         self._collection = collection
         self._held = held
         self._known: list[_Known] = []
+        self._repeated: list[dict[tuple[str, str], Iterator[Value]]] = []
         self._sealed: dict[str, Value] = {}
         self._owners: dict[str, int] = {}
 
@@ -49,6 +51,7 @@ class Recall:
         if self._known:
             return
         self._known = [_known(one) for one in self._held]
+        self._repeated = [_repeated(one) for one in self._held]
         sealed = [name for name, made in self._collection.tokenizers.items() if made.resolution is Resolution.SEALED]
         for index, known in enumerate(self._known):
             for name in sealed:
@@ -87,30 +90,33 @@ class Recall:
 
     def _row(self, item: Item, owner: int | None) -> list[Value | None]:
         known: _Known = self._known[owner] if owner is not None else {}
+        repeated = self._repeated[owner] if owner is not None else {}
         row: list[Value | None] = []
         for spot in item.spots:
             text = spot.value.text if spot.value is not None else None
-            row.append(None if text is None else known.get(spot.field, {}).get(text) or self._sealed.get(text))
+            value = None if text is None else known.get(spot.field, {}).get(text) or self._sealed.get(text)
+            if repeated and text is not None and (several := repeated.get((spot.field, text))):
+                value = next(several, value)
+            row.append(value)
         return row
 
 
 def _own(held: Held, item: Item) -> list[Value | None] | None:
-    """The values of the only object, if it may be the only record and shows just what that has now; else ``None``."""
+    """The values of the only object, if it may be the only record and shows what that has now, in its order; else ``None``."""
     if held.content is None or (item.id is not None and held.key is not None and item.id != held.key):
         return None
     fields = held.content.fields
     row: list[Value | None] = []
+    reached: dict[str, int] = {}  #: by field, how many of its values were shown
     for spot in item.spots:
         if spot.value is None:
             row.append(None)
             continue
-        text = spot.value.text
-        for kept in fields.get(spot.field, ()):
-            if kept.token == text:
-                row.append(Value(kept.text, kept.json))
-                break
-        else:
+        values, at = fields.get(spot.field, ()), reached.get(spot.field, 0)
+        if at == len(values) or values[at].token != spot.value.text:
             return None
+        row.append(values[at].value)
+        reached[spot.field] = at + 1
     return row
 
 
@@ -122,3 +128,15 @@ def _known(held: Held) -> _Known:
             for kept in values:
                 tokens[kept.token] = Value(kept.text, kept.json)
     return known
+
+
+def _repeated(held: Held) -> dict[tuple[str, str], Iterator[Value]]:
+    """The values of the record that share a token of their field, in their order."""
+    found: dict[tuple[str, str], Iterator[Value]] = {}
+    for name, values in held.content.fields.items() if held.content is not None else ():
+        if len(values) > 1 and len(set(tokens_of(values))) < len(values):
+            several: dict[str, list[Value]] = {}
+            for kept in values:
+                several.setdefault(kept.token, []).append(kept.value)
+            found.update({(name, token): iter(those) for token, those in several.items() if len(those) > 1})
+    return found

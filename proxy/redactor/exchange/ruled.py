@@ -49,7 +49,7 @@ class RuleExchange:
         self._collection = collection = joined.collection
         self._teller = joined.teller
         self._began = collection.clock()
-        self._writing = Writing(plan.operation, collection, vault) if plan.operation.verb is not Verb.READ else None
+        self._writing = Writing(joined, vault) if plan.operation.verb is not Verb.READ else None
         self._ids: list[str] = []
         self._own: frozenset[tuple[str, str]] = frozenset()  #: (field, token) of what it searched for by token already
         self._asked: dict[str, Value] = {}  #: what it searched for, in the caller's spelling
@@ -253,7 +253,10 @@ class RuleExchange:
 
     async def _reconcile(self, shown: Sequence[Shown], revealed: Revealed) -> None:
         if revealed.loose or any(row is not None and row.staged for row in revealed.rows):
-            await self._decided(reconcile(self._collection, shown, revealed, self._began))
+            await self._decided(self._undecided(reconcile(self._collection, shown, revealed, self._began)))
+
+    async def _undecided(self, reconciling: Awaitable[set[str]]) -> None:
+        self._joined.notices.undecided(await reconciling)
 
     async def _decided(self, reconciling: Awaitable[None]) -> None:
         try:

@@ -5,9 +5,11 @@ from collections.abc import Mapping, Sequence
 from proxy.redactor import restore
 from proxy.redactor.exchange.writing import Writing
 from proxy.redactor.message import RawHeaders
-from proxy.redactor.redact import Body
+from proxy.redactor.redact import Body, Item
 from proxy.redactor.rules import Operation, Source, Verb
 from proxy.redactor.success import Outcome
+from proxy.tokenization.base import Resolution
+from proxy.vault.content import tokens
 from proxy.vault.staging import Held
 
 
@@ -43,11 +45,32 @@ async def _accept(writing: Writing, operation: Operation, headers: RawHeaders, b
         nameless = [held for held in fresh if held.rid not in named]
         if nameless:
             await writing.accept(nameless)
-    for held in writing.held:
+    shown = _shown_by(writing.held, body)
+    for held, texts in zip(writing.held, shown, strict=True):
         if held.row is not None and held.sid is not None:
-            await writing.promote(held, _shown_for(held, writing, body))
+            await writing.promote(held, texts)
     if writing.renamed is not None:
         await writing.rename(writing.held[0], writing.renamed)
+    for held, texts in zip(writing.held, shown, strict=True):
+        _notice(writing, held, texts)
+
+
+def _notice(writing: Writing, held: Held, shown: Mapping[str, tuple[str, ...]]) -> None:
+    """Tell of tokens that the application has changed: a field that was sent is shown with neither its old nor its new one.
+
+    A field that is not shown, or shown as null or empty, says nothing; nor does a record beside which a version is in doubt.
+    """
+    if held.row is not None and held.row.staged:
+        return
+    shapes = writing.collection.shapes
+    for name, texts in shown.items():
+        sent = tokens(held.given.get(name, ()))
+        if not sent or name not in shapes or shapes[name].resolution is Resolution.CLEAR:
+            continue
+        known = {*sent, *tokens(held.live.fields.get(name, ()) if held.live is not None else ())}
+        strange = [text for text in texts if text]
+        if strange and known.isdisjoint(strange):
+            writing.notices.altered(name, strange, sent)
 
 
 def _name(
@@ -86,14 +109,19 @@ def _pair(fresh: Sequence[Held], body: Body) -> list[tuple[Held, str]]:
     return [(fresh[index], key) for index, key in told.items()]
 
 
-def _shown_for(held: Held, writing: Writing, body: Body | None) -> Mapping[str, tuple[str, ...]]:
-    """The tokens by field that the answer shows of this record."""
+def _shown_by(held: Sequence[Held], body: Body | None) -> list[Mapping[str, tuple[str, ...]]]:
+    """For each record the tokens by field that the answer shows of it."""
     if body is None:
-        return {}
-    items = [item for item in body.items if item.id == held.key]
-    if not items and len(body.items) == 1 and len(writing.held) == 1 and body.items[0].id is None:
-        items = body.items
-    shown: dict[str, tuple[str, ...]] = {}
-    for name, text in restore.places(items[0].spots) if len(items) == 1 else ():
-        shown[name] = (*shown.get(name, ()), text)
+        return [{}] * len(held)
+    items: dict[str | None, list[Item]] = {}
+    for item in body.items:
+        items.setdefault(item.id, []).append(item)
+    lone = items.get(None, []) if len(body.items) == len(held) == 1 else []
+    shown: list[Mapping[str, tuple[str, ...]]] = []
+    for one in held:
+        own = (items.get(one.key, []) if one.key is not None else []) or lone
+        texts: dict[str, list[str]] = {}
+        for name, text in restore.places(own[0].spots) if len(own) == 1 else ():
+            texts.setdefault(name, []).append(text)
+        shown.append({name: tuple(several) for name, several in texts.items()})
     return shown

@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from proxy.errors import Code, VaultError
 from proxy.model.value import Value
+from proxy.redactor.exchange.joined import Joined
 from proxy.redactor.redact import Item, Spot
-from proxy.redactor.rules import Absent, Empty, Nulls, Operation, OwnToken, Verb
+from proxy.redactor.rules import Absent, Empty, Nulls, OwnToken, Verb
 from proxy.vault import joining, staging
-from proxy.vault.collection import Collection
 from proxy.vault.content import Kept
 from proxy.vault.drafting import Draft
 from proxy.vault.staging import Held
@@ -17,9 +17,10 @@ from proxy.vault.vault import Vault
 class Writing:
     """What one exchange has staged. ``close`` must be called whatever happens; it is idempotent."""
 
-    def __init__(self, operation: Operation, collection: Collection, vault: Vault) -> None:
-        self._operation = operation
-        self._collection = collection
+    def __init__(self, joined: Joined, vault: Vault) -> None:
+        self._operation = joined.plan.operation
+        self.collection = joined.collection
+        self.notices = joined.notices
         self._vault = vault
         self._locks: tuple[bytes, ...] = ()
         self.held: list[Held] = []
@@ -62,24 +63,24 @@ class Writing:
 
     async def bind(self, pairs: Sequence[tuple[Held, str]]) -> None:
         """The application took new records under these ids."""
-        await self._surely(lambda: staging.bind(self._collection, pairs))
+        await self._surely(lambda: staging.bind(self.collection, pairs))
 
     async def promote(self, held: Held, shown: Mapping[str, tuple[str, ...]]) -> None:
         """The application took the update of a record that the vault knew."""
-        await self._surely(lambda: staging.promote(self._collection, held, shown))
+        await self._surely(lambda: staging.promote(self.collection, held, shown))
 
     async def remove(self) -> None:
         """The application deleted the records."""
         self._overtake(self._named, self.held)
         if self.held:
-            await self._surely(lambda: staging.remove(self._collection, self.held))
+            await self._surely(lambda: staging.remove(self.collection, self.held))
 
     async def remove_named(self, ids: Sequence[str]) -> None:
         """The application deleted records that only its answer names."""
 
         async def settle() -> None:
-            held = await staging.stage_deletes(self._collection, ids)
-            await staging.remove(self._collection, held)
+            held = await staging.stage_deletes(self.collection, ids)
+            await staging.remove(self.collection, held)
             self._overtake(ids, held)
 
         await self._lock(ids)
@@ -87,38 +88,39 @@ class Writing:
 
     async def drop(self) -> None:
         """The application refused the request."""
-        await self._surely(lambda: staging.drop(self._collection, self.held))
+        await self._surely(lambda: staging.drop(self.collection, self.held))
 
     async def accept(self, held: Sequence[Held]) -> None:
         """The application took new records without telling their ids."""
-        await self._surely(lambda: staging.accept(self._collection, held))
+        await self._surely(lambda: staging.accept(self.collection, held))
 
     async def rename(self, held: Held, key: str) -> None:
         """The application names the record otherwise than the request did. While another request changes that one: left as it is."""
-        digest = self._collection.key_hash(key)
-        if not self._collection.state.locks.take(digest):
+        digest = self.collection.key_hash(key)
+        if not self.collection.state.locks.take(digest):
             return
         try:
-            await joining.rename(self._collection, held.rid, key)
+            await joining.rename(self.collection, held.rid, key)
         except VaultError as error:
             if error.code is not Code.VAULT_DOWN:
                 raise
-            self._collection.observe("late")  # the values are kept, under both names
+            self.collection.observe("late")  # the values are kept, under both names
         finally:
-            self._collection.state.locks.release((digest,))
+            self.collection.state.locks.release((digest,))
 
     async def doubt(self, held: Sequence[Held], *, answered: bool) -> None:
         """Nobody knows what the application did with these records."""
-        await self._surely(lambda: staging.doubt(self._collection, held, answered=answered))
+        self.notices.undecided(staging.undecided(self.collection, held))
+        await self._surely(lambda: staging.doubt(self.collection, held, answered=answered))
 
     def close(self) -> None:
         """Let the next writer of these records go on."""
         locks, self._locks = self._locks, ()
         if locks:
-            self._collection.state.locks.release(locks)
+            self.collection.state.locks.release(locks)
 
     async def _stage(self, items: Sequence[Item], ids: Sequence[str]) -> None:
-        collection = self._collection
+        collection = self.collection
         if self._operation.verb is Verb.DELETE:
             ids = ids or [item.id for item in items if item.id is not None]
             await self._lock(ids)
@@ -144,11 +146,11 @@ class Writing:
 
     def _overtake(self, ids: Sequence[str], held: Sequence[Held]) -> None:
         known = {one.key for one in held}
-        staging.overtake(self._collection, [ident for ident in ids if ident not in known])
+        staging.overtake(self.collection, [ident for ident in ids if ident not in known])
 
     async def _lock(self, keys: Sequence[str]) -> None:
-        names = [self._collection.key_hash(key) for key in keys]
-        locks = self._collection.state.locks
+        names = [self.collection.key_hash(key) for key in keys]
+        locks = self.collection.state.locks
         if len(names) == 1 and locks.take(names[0]):
             self._locks = (names[0],)
         else:
@@ -187,11 +189,21 @@ class Writing:
                 keep.add(name)
             else:
                 fields[name] = []
-        declared = self._collection.declared
+        declared = self.collection.declared
         if len(fields) < len(declared):
             self._count_absent(item)
         given = {name: tuple(values) for name, values in fields.items() if values or name not in keep}
+        self._refuse_several(given)
         return Draft(given, frozenset(keep), request.absent is Absent.ERASE, declared)
+
+    def _refuse_several(self, given: Mapping[str, Sequence[Value]]) -> None:
+        for name in self.collection.single & given.keys():
+            if len(set(given[name])) > 1:
+                raise VaultError(
+                    Code.VALUE_UNFIT,
+                    f"{self._operation.label} carries several values of {name}, whose token shape gives all of them the same "
+                    "token: they could not be told apart again. Send one, or give the field another token shape.",
+                )
 
     def _count_absent(self, item: Item) -> None:
         operation = self._operation
@@ -204,15 +216,20 @@ class Writing:
                 Code.FIELD_ABSENT, f"{operation.label} must carry every field; missing: {', '.join(absent)}."
             )
         if absent:
-            self._collection.observe("field_absent", len(absent))
+            self.collection.observe("field_absent", len(absent))
 
     def _refuse_own_tokens(self) -> None:
-        if self._operation.request.own_token is not OwnToken.REFUSE:
-            return
         own = sorted({name for held in self.held for name in held.own})
-        if own:
+        if own and self._operation.request.own_token is OwnToken.REFUSE:
             raise VaultError(
                 Code.VALUE_UNFIT, f"{self._operation.label} was sent tokens in place of values, in: {', '.join(own)}."
+            )
+        meant = [name for name in own if any(kept.token in _DIGITS for kept in self.held[0].given.get(name, ()))]
+        if meant:
+            raise VaultError(
+                Code.VALUE_UNFIT,
+                f"{self._operation.label} was sent the number that is the token of: {', '.join(meant)}. It may be meant as a "
+                "value, which cannot be told from its token; give the field another token shape.",
             )
 
     def _kept_token(self, held: Held, spot: Spot, at: int) -> Value | None:
@@ -229,10 +246,14 @@ class Writing:
             await settle()
         except VaultError as error:
             if error.code is not Code.VAULT_DOWN:
-                staging.forget(self._collection, self.held)
+                staging.forget(self.collection, self.held)
                 raise
-            self._collection.observe("late")
+            self.collection.observe("late")
             self._vault.later(settle)
+
+
+#: Tokens of the shapes ``zero`` and ``one`` that are as likely to be values.
+_DIGITS = ("0", "1")
 
 
 def _keeps(nulls: Nulls, empty: Empty, value: Value | None) -> bool:

@@ -11,7 +11,7 @@ from proxy.redactor.load.faults import Faults, did_you_mean
 from proxy.redactor.load.forms import Item, Section
 from proxy.redactor.load.grammar import POPULATION
 from proxy.redactor.load.keeping import kept_as
-from proxy.redactor.load.overlaps import overlap
+from proxy.redactor.load.overlaps import overlap, selects_many
 from proxy.redactor.rules import Entity, FieldRule, Position
 from proxy.tokenization import DEFAULT_SHAPE, PERSISTENT, SHAPES, SYNONYMS, make_shape
 from proxy.tokenization.base import Resolution, Shape
@@ -73,9 +73,19 @@ def _field(name: str, section: Section, faults: Faults) -> FieldRule | None:
             f"to accept that {name} is readable in the vault, or leave range out",
         )
     path = section.value("at", (name,))
+    if shape is not None and shape.capacity() == 1 and selects_many(path):
+        faults.add(section.place("at" if "at" in section else "token"), several(name, shape))
     if not path or isinstance(path[0], int):
         faults.add(section.place("at"), f"a field stands inside the entity's object; write $.{name} or another member")
     return FieldRule(name, kind, shape, path, plain, find) if shape else None
+
+
+def several(name: str, shape: Shape) -> str:
+    """The fault of a place with several values for a field whose tokens are all the same, or may be."""
+    return (
+        f"{name} has several values in one record there, and the token shape {shape.name} gives them the same token, so they "
+        f"could not be told apart again; choose a shape whose tokens differ, such as opaque, numeric or date, or name one place"
+    )
 
 
 def _shape(kind: str, section: Section, faults: Faults) -> Shape | None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from proxy.redactor.load.bodies import PLACES, compile_body, member_fields
-from proxy.redactor.load.entities import Draft, needs_record
+from proxy.redactor.load.entities import Draft, needs_record, several
 from proxy.redactor.load.faults import Faults, did_you_mean
 from proxy.redactor.load.forms import Item, Section
 from proxy.redactor.load.ids import check_ids, is_single, request_id, response_id
@@ -70,6 +70,7 @@ def compile_operation(section: Section, scope: Scope) -> Operation | None:
     _check_same(operation, section, faults)
     check_ids(operation, section, faults)
     _check_addressed(operation, section, draft, faults)
+    _check_single(operation, section, faults)
     return operation
 
 
@@ -187,6 +188,15 @@ def _check_addressed(operation: Operation, section: Section, draft: Draft, fault
             f"{rule.name} has the token shape {rule.shape.name}, which resolves by the record's id, and this answer carries "
             f"none; write response: {{id: $.id}} with the member that holds it, or choose a larger shape",
         )
+
+
+def _check_single(operation: Operation, section: Section, faults: Faults) -> None:
+    """A field whose values all have one token has one place; what the entity itself says of it is checked there."""
+    for side, body in (("request", operation.request.body), ("response", operation.response.body)):
+        for name, path in (*body.fields.items(), *body.anchored.items()) if body is not None else ():
+            rule = operation.entity.fields[name]
+            if rule.shape.capacity() == 1 and path != rule.at and selects_many(path):
+                faults.add(section.key(side), several(name, rule.shape))
 
 
 def carries_id(operation: Operation) -> bool:

@@ -15,6 +15,7 @@ from proxy.tokenization import SHAPES
 from proxy.vault.closing import nothing
 from proxy.vault.collection import Recipe
 from proxy.vault.drafting import Draft as Sent
+from proxy.vault.history import history
 from proxy.vault.hosted import Hosted, records_of
 from proxy.vault.janitor import reap
 from proxy.vault.records import Records
@@ -188,3 +189,25 @@ async def test_of_rows_that_are_never_committed_some_are_remembered(
 async def test_files_are_those_of_the_schema(beside: Beside) -> None:
     assert records_of(beside.people) is beside.records
     assert records_of(beside.shelf.bench.people).name == "person"
+
+
+async def test_a_new_value_with_the_token_of_the_one_before_stands_beside_the_body_too(beside: Beside) -> None:
+    shapes = {**recipe().shapes, "key3": SHAPES["fixed"]({"value": "hidden"})}
+    people = Hosted(recipe()._replace(shapes=shapes), "person", beside.shelf.catalog.host(RECORDS))
+    alike = Beside(beside.shelf, people)
+    await alike.add("17", **ANN)
+    (held,) = await stage_updates(people, [("17", sent(key3="new@example.com", body=" notes"))])
+    assert held.live is not None
+    sent_on = {name: kept[0].token for name, kept in held.given.items()}
+    assert sent_on == {name: held.live.fields[name][0].token for name in held.given}
+    await promote(people, held, {name: (token,) for name, token in sent_on.items()})
+    fields = (await alike.found())["rules:person/17"]
+    assert (fields["key3"], fields["body"]) == ("new@example.com", " notes")
+    assert await beside.shelf.having("key3", "ann@example.com", RECORDS) == []
+    assert await beside.shelf.having("key3", "new@example.com", RECORDS) == ["rules:person/17"]
+    versions, total = await history(alike.records, "rules:person/17", 10, 0)
+    assert (total, versions[0].fields) == (1, fields)
+    store = beside.shelf.bench.store
+    (row,) = (await people.by_key(["17"])).values()
+    assert not (await store.staged(people.table, [row.rid])).get(row.rid)
+    assert [kept.text for kept in people.sealer.open(row).fields["key3"]] == ["new@example.com"], "the other is gone"

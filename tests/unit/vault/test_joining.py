@@ -5,13 +5,14 @@ import pytest
 from proxy.errors import VaultError
 from proxy.storage.changes import Reindex
 from proxy.storage.memory import MemoryStore
+from proxy.tokenization import SHAPES
 from proxy.vault.janitor import reap
 from proxy.vault.joining import keep
 from proxy.vault.reconcile import reconcile
 from proxy.vault.reveal import Shown, reveal, reveal_anywhere
 from proxy.vault.staging import Held, accept, bind, doubt, promote, stage_creates, stage_updates
 from tests.support.stores import FailingStore
-from tests.support.vaults import Bench, draft, make_bench, token
+from tests.support.vaults import Bench, draft, make_bench, person, token
 
 WEEK = 7 * 86_400_000
 ANN = {"name": "Ann", "email": "ann@example.com", "phone": "+46 70 123 45 67", "born": "1931-02-27"}
@@ -240,3 +241,18 @@ async def test_a_change_that_meets_the_create_of_its_record_loses_nothing_of_eit
     assert (await bench.people.by_key(["17"]))["17"].rid == second.rid
     assert await show(bench, "17", *all_of(first, second)) == ["Anna", *list(ANN.values())[1:]]
     assert await states(bench) == (1, 0, 0)
+
+
+@pytest.mark.parametrize("create_first", [True, False])
+async def test_of_values_of_both_that_have_one_token_the_later_one_counts(create_first: bool) -> None:
+    usual = person()
+    constant = usual._replace(shapes={**usual.shapes, "born": SHAPES["fixed"]({"value": "1900-01-01"})})
+    bench = await make_bench(recipe=constant)
+    first = await lost_create(bench) if create_first else None
+    second = await change(bench, "17", name="Anna", born="1990-05-05")
+    first = first or await lost_create(bench)
+    stored = all_of(first, second)
+    wanted = "1990-05-05" if create_first else ANN["born"]
+    for _ in range(2):
+        assert (await show(bench, "17", *stored))[3] == wanted
+        assert await states(bench) == (1, 0, 0)

@@ -3,7 +3,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.exchanges import FORM, JSON, USUAL, Desk, desk
+from proxy.errors import Code, VaultError
+from tests.support.exchanges import FIELDS, FORM, JSON, USUAL, Desk, desk, member_form
 
 ANN = {
     "name": "Ann Wexlomere",
@@ -332,3 +333,200 @@ async def test_a_field_that_the_application_did_not_take_keeps_its_value():
     kept = {**stored, "name": call.json["name"]}
     assert await call.seen(200, kept) == {**ANN, "name": "Bo", "id": 1}
     assert await one.shown(kept) == {**ANN, "name": "Bo", "id": 1}
+
+
+# ---------------------------------------------------------------------- one token for the old and the new value
+
+ALIKE = (
+    "name: {kind: name}",
+    "email: {kind: email, token: {shape: email, same: true}, find: [exact]}",
+    "phone: {kind: phone, token: {shape: numeric, same: true}}",
+    "born: {kind: date, token: {shape: fixed, value: '1900-01-01'}}",
+    "hint: {kind: text, token: {shape: mask, first: 1}}",
+    "mark: {kind: number, token: zero}",
+    "rank: {kind: number, token: one}",
+    "note: {kind: text, token: {shape: opaque, same: true}}",
+)
+BEFORE: dict[str, Any] = {
+    "name": "Ann", "email": "carol@x.example", "phone": "0701234567", "born": "1987-04-12",
+    "hint": "ann", "mark": 3, "rank": 7, "note": "x ",
+}  # fmt: skip
+AFTER: dict[str, Any] = {
+    "email": "Carol@x.example", "phone": "+46701234567", "born": "1990-05-05",
+    "hint": "axl", "mark": 5, "rank": 2, "note": "x",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("echo", [True, False])
+@pytest.mark.parametrize("field", AFTER)
+async def test_an_update_that_is_given_the_token_of_the_value_before_is_kept(field, echo):
+    one = await desk(fields=ALIKE)
+    stored = await one.create(BEFORE)
+    call = await one.send("PATCH /p/1", {field: AFTER[field]})
+    assert call.json[field] == stored[field], "else this shows nothing"
+    wanted = {**BEFORE, field: AFTER[field], "id": 1}
+    if echo:
+        assert await call.seen(200, stored) == wanted
+    else:
+        await call.answer(204)
+    assert await one.shown(stored) == wanted
+    assert await one.shown([stored], "GET /p") == [wanted]
+    (row,) = (await one.people.by_key(["1"])).values()
+    assert str(AFTER[field]) == one.people.sealer.open(row).fields[field][0].text
+
+
+async def test_a_form_that_is_given_the_token_of_the_value_before_is_kept():
+    form = "{match: 'POST /p/{id}', update: p, id: path id, request: {form: {born: born, email: email}}, response: {success: [303]}}"
+    one = await desk(*USUAL, form, fields=ALIKE)
+    stored = await one.create(BEFORE)
+    call = await one.send("POST /p/1", member_form(born="1990-05-05", email="Carol@x.example"), FORM)
+    await call.answer(303)
+    assert await one.shown(stored) == {**BEFORE, "born": "1990-05-05", "email": "Carol@x.example", "id": 1}
+
+
+async def test_it_is_dropped_where_the_application_refuses_it():
+    one = await desk(fields=ALIKE)
+    stored = await one.create(BEFORE)
+    await (await one.send("PATCH /p/1", AFTER)).answer(422)
+    assert await one.shown(stored) == {**BEFORE, "id": 1}
+    assert await one.counts() == (1, 0, 0)
+
+
+async def test_an_update_of_many_records_keeps_the_new_value_in_each():
+    many = '{match: PATCH /p, update: p, id: "$.keys[*]", request: {object: $.data}' + LIST
+    one = await desk(*USUAL, many, fields=ALIKE)
+    stored = [await one.create({**BEFORE, "name": f"n{ident}", "mark": ident}, ident) for ident in (1, 2)]
+    call = await one.send("PATCH /p", {"keys": [1, 2], "data": {"born": "1990-05-05"}})
+    await call.answer(204)
+    seen = await one.shown(stored, "GET /p")
+    assert [(item["born"], item["mark"]) for item in seen] == [("1990-05-05", 1), ("1990-05-05", 2)]
+
+
+async def test_a_constant_token_that_comes_back_for_many_records_leaves_each_its_own_value():
+    many = '{match: PATCH /p, update: p, id: "$.keys[*]", request: {object: $.data}' + LIST
+    one = await desk(*USUAL, many, fields=ALIKE)
+    stored = [await one.create({"name": "n", "born": f"198{ident}-01-01"}, ident) for ident in (1, 2)]
+    await (await one.send("PATCH /p", {"keys": [1, 2], "data": {"born": "1900-01-01"}})).answer(204)
+    assert [item["born"] for item in await one.shown(stored, "GET /p")] == ["1981-01-01", "1982-01-01"]
+
+
+@pytest.mark.parametrize("field", ["mark", "rank"])
+async def test_a_number_that_is_its_own_token_is_refused_rather_than_taken_for_the_value_before(field):
+    one = await desk(fields=ALIKE)
+    stored = await one.create(BEFORE)
+    with pytest.raises(VaultError) as caught:
+        await one.send("PATCH /p/1", {field: 0 if field == "mark" else 1})
+    assert caught.value.code is Code.VALUE_UNFIT
+    assert one.idle
+    assert await one.shown(stored) == {**BEFORE, "id": 1}
+
+
+@pytest.mark.parametrize("answered", [True, False])
+async def test_in_doubt_both_values_stay_and_the_one_before_is_shown(answered):
+    one = await desk(fields=ALIKE)
+    stored = await one.create(BEFORE)
+    call = await one.send("PATCH /p/1", {"born": "1990-05-05"})
+    await (call.answer(500) if answered else call.exchange.failed(True))
+    one.clock.advance(1)
+    assert await one.shown(stored) == {**BEFORE, "id": 1}
+    assert await one.counts() == (1, 0, 1), "both are kept"
+    one.clock.advance(1)
+    await (await one.send("PATCH /p/1", {"born": "1995-01-01"})).answer(204)
+    assert await one.shown(stored) == {**BEFORE, "born": "1995-01-01", "id": 1}
+    assert await one.counts() == (1, 0, 0), "what was acknowledged since decides it"
+
+
+async def test_in_doubt_the_other_fields_of_the_request_decide():
+    for taken in (True, False):
+        one = await desk(fields=ALIKE)
+        stored = await one.create(BEFORE)
+        call = await one.send("PATCH /p/1", {"name": "Bo", "born": "1990-05-05", "email": "Carol@x.example"})
+        await call.answer(500)
+        one.clock.advance(1)
+        kept = {**stored, **call.json} if taken else stored
+        wanted = {**BEFORE, "id": 1}
+        if taken:
+            wanted |= {"name": "Bo", "born": "1990-05-05", "email": "Carol@x.example"}
+        assert await one.shown(kept) == wanted, "at the first look"
+        one.clock.advance(1)
+        assert await one.shown(kept) == wanted
+        assert await one.counts() == (1, 0, 0)
+
+
+async def test_what_was_acknowledged_later_is_not_undone_by_a_doubtful_update_that_turns_out_to_be_taken():
+    for later in ("1995-01-01", BEFORE["born"]):
+        one = await desk(fields=ALIKE)
+        stored = await one.create(BEFORE)
+        call = await one.send("PATCH /p/1", {"name": "Bo", "born": "1990-05-05"})
+        await call.answer(500)
+        one.clock.advance(1)
+        await (await one.send("PATCH /p/1", {"born": later})).answer(204)
+        for _ in range(2):
+            one.clock.advance(1)
+            seen = await one.shown({**stored, **call.json})
+            assert seen == {**BEFORE, "name": "Bo", "born": later, "id": 1}
+
+
+async def test_an_answer_asked_for_before_a_change_shows_one_version_of_the_record():
+    one = await desk(fields=ALIKE)
+    stored = await one.create(BEFORE)
+    slow = await one.send("GET /p")
+    one.clock.advance(1)
+    await (await one.send("PATCH /p/1", {"name": "Bo", "born": "1990-05-05"})).answer(204)
+    assert await slow.seen(200, [stored]) == [{**BEFORE, "id": 1}]
+
+
+async def test_an_answer_while_a_change_is_under_way_shows_one_version_of_the_record():
+    one = await desk(fields=ALIKE)
+    stored = await one.create(BEFORE)
+    change = await one.send("PATCH /p/1", {"name": "Bo", "born": "1990-05-05"})
+    assert await one.shown({**stored, **change.json}) == {**BEFORE, "name": "Bo", "born": "1990-05-05", "id": 1}
+    assert await one.shown(stored) == {**BEFORE, "id": 1}
+    await change.answer(204)
+
+
+# ---------------------------------------------------------------------- several values of one field
+
+MANY = ("name: {kind: name}", "email: {kind: email, token: {shape: email, same: true}, at: '$.mails[*]'}", FIELDS[-1])
+
+
+@pytest.mark.parametrize("mails", [["Ann@x.example", "ann@x.example"], ["a@x.example", "b@x.example", "A@x.example"]])
+async def test_values_of_a_list_that_have_one_token_are_told_by_their_place(mails):
+    one = await desk(fields=MANY)
+    stored = await one.create({"name": "Ann", "mails": mails})
+    assert len(set(stored["mails"])) < len(mails)
+    assert (await one.shown(stored))["mails"] == mails
+    turned = list(reversed(mails))
+    call = await one.send("PATCH /p/1", {"mails": turned})
+    stored |= call.json
+    assert (await call.seen(200, stored))["mails"] == turned
+    assert (await one.shown(stored))["mails"] == turned
+
+
+@pytest.mark.parametrize("order", [[1, 0], [0, 1], [1], [0]])
+async def test_an_application_that_ignores_a_list_and_shows_it_in_an_order_of_its_own_keeps_it(order):
+    one = await desk(fields=MANY)
+    stored = await one.create({"name": "Ann", "tags": ["a", "b"]})
+    stored["tags"] = [stored["tags"][index] for index in order]
+    wanted = [["a", "b"][index] for index in order]
+    call = await one.send("PATCH /p/1", {"tags": ["c"], "name": "Bo"})
+    stored["name"] = call.json["name"]
+    assert (await call.seen(200, stored))["tags"] == wanted
+    assert (await one.shown(stored))["tags"] == wanted
+
+
+async def test_an_application_that_adds_to_a_list_keeps_what_it_shows():
+    one = await desk(fields=MANY)
+    stored = await one.create({"name": "Ann", "tags": ["a", "b"]})
+    call = await one.send("PATCH /p/1", {"tags": ["c"]})
+    stored["tags"] = [*call.json["tags"], *stored["tags"]]
+    assert (await call.seen(200, stored))["tags"] == ["c", "a", "b"]
+    assert (await one.shown(stored))["tags"] == ["c", "a", "b"]
+
+
+async def test_an_answer_that_shows_a_part_of_a_list_gives_up_nothing_of_it():
+    one = await desk(fields=MANY)
+    stored = await one.create({"name": "Ann", "tags": ["a"]})
+    call = await one.send("PATCH /p/1", {"tags": ["a", "b"]})
+    await call.answer(200, {**stored, "tags": call.json["tags"][:1]})
+    assert (await one.shown({**stored, **call.json}))["tags"] == ["a", "b"]

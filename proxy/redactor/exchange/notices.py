@@ -1,0 +1,81 @@
+"""What the answers of an application say about it that its operator has to know: counted, and logged with the field's name.
+
+Two things. An update in doubt whose value has the token of the value before it: no answer can tell which of the two the
+application kept. And a token that comes back changed: whoever lower-cases, cuts or trims what it is sent breaks every token.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from proxy.redactor.rules import Operation
+from proxy.telemetry import logs
+from proxy.telemetry.metrics import Metrics
+
+_log = logs.logger("rules")
+
+_SIGNS: Final = re.compile(r"[\W_]+")
+
+#: What an application may do to a token, and what to do about it.
+_CASE: Final = "it changes letter case: give the field the token shape lower, numeric or uuid"
+_CUT: Final = (
+    "it cuts off a part: give the field a shorter token shape, such as lower, or a template as long as its column"
+)
+_TRIMMED: Final = (
+    "it drops spaces or signs: give the field a token shape of letters and digits, such as opaque or lower"
+)
+_OTHER: Final = "it answers with a text of its own: give the field a token shape that it takes as it is"
+
+#: The fewest characters of a token that make a part of it more than chance.
+_PART: Final = 4
+
+
+class Notices:
+    """What is noticed of one operation: counted each time, logged once for each field and reason."""
+
+    __slots__ = ("_entity", "_logged", "_metrics", "_operation")
+
+    def __init__(self, metrics: Metrics, operation: Operation) -> None:
+        self._metrics = metrics
+        self._operation = operation.label
+        self._entity = operation.entity.name
+        self._logged: set[tuple[str, str]] = set()
+
+    def undecided(self, fields: Iterable[str]) -> None:
+        """Updates of these fields are in doubt, and no answer will tell: both values are kept, the one before is shown."""
+        for field in sorted(fields):
+            self._metrics.cell("domicile_undecided_updates_total", self._entity, field).value += 1
+            _log.warning(
+                "an update is in doubt and its old and new value have one token: both are kept, the old one is shown; "
+                "write the field again to decide it",
+                operation=self._operation,
+                entity=self._entity,
+                field=field,
+            )
+
+    def altered(self, field: str, shown: Sequence[str], sent: Sequence[str]) -> None:
+        """The answer to a write shows a field with neither its old nor its new token."""
+        self._metrics.cell("domicile_altered_tokens_total", self._entity, field).value += 1
+        reason = _reason(shown, sent)
+        if (field, reason) in self._logged:
+            return
+        self._logged.add((field, reason))
+        _log.warning(
+            "the application changes the tokens that it is sent: values of the field are not restored",
+            operation=self._operation,
+            entity=self._entity,
+            field=field,
+            reason=reason,
+        )
+
+
+def _reason(shown: Sequence[str], sent: Sequence[str]) -> str:
+    for text in shown:
+        for token in sent:
+            if text.casefold() == token.casefold():
+                return _CASE
+            if _SIGNS.sub("", text).casefold() == _SIGNS.sub("", token).casefold():
+                return _TRIMMED
+            if len(text) >= _PART and text.casefold() in token.casefold():
+                return _CUT
+    return _OTHER

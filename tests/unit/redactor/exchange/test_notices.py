@@ -1,0 +1,153 @@
+"""What is counted and logged of applications that change tokens, and of updates that no answer can decide."""
+
+import io
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from proxy.redactor.exchange import notices
+from proxy.telemetry import logs
+from tests.support.exchanges import FORM, USUAL, Desk, desk, member_form
+
+FIELDS = (
+    "name: {kind: name}",
+    "email: {kind: email, token: {shape: email, same: true}, find: [exact]}",
+    "phone: {kind: phone}",
+    "born: {kind: date, token: {shape: fixed, value: '1900-01-01'}}",
+    "open: {kind: text, token: plain}",
+    "tags: {kind: text, at: '$.tags[*]'}",
+)
+ANN: dict[str, Any] = {"name": "Ann", "email": "Ann@x.example", "phone": "+46 70 123 45 67", "born": "1987-04-12"}
+
+Lines = Callable[[], list[dict[str, Any]]]
+
+
+@pytest.fixture
+def lines() -> Iterator[Lines]:
+    """The warnings until now."""
+    stream = io.StringIO()
+    logs.configure(logs.Style("warning", "json"), stream)
+    yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
+    logs.configure(logs.Style())
+
+
+def altered(one: Desk, field: str) -> float:
+    return one.metrics.cell("domicile_altered_tokens_total", "p", field).value
+
+
+def undecided(one: Desk, field: str) -> float:
+    return one.metrics.cell("domicile_undecided_updates_total", "p", field).value
+
+
+@pytest.mark.parametrize(
+    ("field", "change", "reason"),
+    [
+        ("name", str.lower, notices._CASE),
+        ("name", str.upper, notices._CASE),
+        ("name", lambda token: token[:12], notices._CUT),
+        ("name", lambda token: token[:12].lower(), notices._CUT),
+        ("phone", lambda token: token.replace(" ", ""), notices._TRIMMED),
+        ("email", lambda token: token.partition("@")[2], notices._CUT),
+        ("name", lambda _: "somebody", notices._OTHER),
+    ],
+)
+@pytest.mark.parametrize("verb", ["create", "update", "first update"])
+async def test_an_application_that_changes_tokens_is_noticed(field, change, reason, verb, lines: Lines):
+    one = await desk(fields=FIELDS)
+    if verb == "update":
+        await one.create(ANN)
+    match, status = ("POST /p", 201) if verb == "create" else ("PATCH /p/1", 200)
+    shown = ""
+    for count in (1, 2):
+        call = await one.send(match, {field: {**ANN, "name": f"Bo {count}", "phone": f"+46 70 123 45 6{count}"}[field]})
+        shown = change(call.json[field])
+        assert (await call.seen(status, {"id": 1, field: shown}))[field] == shown
+        assert altered(one, field) == count
+    (line,) = [line for line in lines() if "changes the tokens" in line["event"]]
+    assert (line["field"], line["entity"], line["reason"]) == (field, "p", reason)
+    assert "Ann" not in json.dumps(line)
+    assert shown not in json.dumps(line)
+
+
+@pytest.mark.parametrize("shown", [{}, {"name": None}, {"name": ""}, {"tags": []}, {"open": "changed"}, {"phone": "1"}])
+async def test_an_answer_that_does_not_show_the_field_is_no_sign(shown, lines: Lines):
+    one = await desk(fields=FIELDS)
+    await one.create(ANN)
+    call = await one.send("PATCH /p/1", {"name": "Bo", "open": "Open", "tags": ["a"]})
+    await call.answer(200, {"id": 1, **shown})
+    assert [altered(one, name) for name in ("name", "open", "tags", "phone")] == [0, 0, 0, 0]
+    assert lines() == []
+
+
+@pytest.mark.parametrize("which", ["old", "new", "another record", "a part of a list"])
+async def test_a_token_of_either_version_is_no_sign(which, lines: Lines):
+    told = '{match: "PATCH /p/{id}", update: p, response: {id: $.id}}'
+    one = await desk(*USUAL[:3], told, fields=FIELDS)
+    stored = await one.create({**ANN, "tags": ["a"]})
+    call = await one.send("PATCH /p/1", {"name": "Bo", "tags": ["a", "b", "c"]})
+    new = {**stored, **call.json}
+    answer = {
+        "old": stored,
+        "new": new,
+        "another record": {**new, "id": 2, "name": "whatever"},
+        "a part of a list": {**new, "tags": [new["tags"][1], "more"]},
+    }[which]
+    await call.answer(200, answer)
+    assert altered(one, "name") == altered(one, "tags") == 0
+    assert lines() == []
+
+
+async def test_a_record_beside_which_a_version_is_in_doubt_is_no_sign():
+    one = await desk(fields=FIELDS)
+    stored = await one.create(ANN)
+    doubtful = await one.send("PATCH /p/1", {"name": "Bo"})
+    await doubtful.answer(500)
+    call = await one.send("PATCH /p/1", {"name": "Cy"})
+    await call.answer(200, {**stored, **doubtful.json})
+    assert altered(one, "name") == 0
+
+
+async def test_a_form_is_noticed_like_json():
+    form = "{match: 'POST /f', create: p, request: {form: {name: name}}, response: {form: {name: name}, id: $.id}}"
+    one = await desk(*USUAL, form, fields=FIELDS)
+    call = await one.send("POST /f", member_form(name="Ann"), FORM)
+    await call.answer(200, member_form(id="1", name=call.form["name"].lower()), FORM)
+    assert altered(one, "name") == 1
+
+
+@pytest.mark.parametrize("answered", [True, False])
+async def test_an_update_that_no_answer_can_decide_is_told_with_its_field(answered, lines: Lines):
+    one = await desk(fields=FIELDS)
+    stored = await one.create(ANN)
+    call = await one.send("PATCH /p/1", {"born": "1990-05-05", "email": "ann@X.example"})
+    await (call.answer(500) if answered else call.exchange.failed(True))
+    told = [(line["field"], line["operation"]) for line in lines() if "in doubt" in line["event"]]
+    assert told == [("born", "PATCH /p/{id}"), ("email", "PATCH /p/{id}")]
+    one.clock.advance(1)
+    await one.shown(stored)
+    assert (undecided(one, "born"), undecided(one, "email")) == (1, 1), "once"
+    assert "1990" not in json.dumps(lines())
+
+
+async def test_what_its_other_fields_can_decide_is_not_told(lines: Lines):
+    one = await desk(fields=FIELDS)
+    await one.create(ANN)
+    await (await one.send("PATCH /p/1", {"born": "1990-05-05", "name": "Bo"})).answer(500)
+    assert undecided(one, "born") == 0
+    assert lines() == []
+
+
+async def test_what_a_process_left_that_died_is_told_when_it_is_met(lines: Lines):
+    one = await desk(fields=FIELDS)
+    stored = await one.create(ANN)
+    await one.send("PATCH /p/1", {"born": "1990-05-05"})
+    one.clock.advance(1)
+    other = await desk(fields=FIELDS, before=one)
+    for _ in range(2):
+        one.clock.advance(1)
+        assert await other.shown(stored) == {**ANN, "id": 1}
+    assert undecided(other, "born") == 1
+    (line,) = lines()
+    assert (line["field"], line["operation"]) == ("born", "GET /p/{id}")
