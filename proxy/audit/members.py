@@ -15,7 +15,7 @@ class Event(enum.StrEnum):
     ADMIN = "admin"  #: clients, schemas, policies, environments or keys were looked at or changed
     TOKEN = "token"  #: an access token was given, or looked at
     REFUSED = "refused"  #: a request was answered with an error
-    ALARM = "alarm"  #: somebody has to look: a bait was revealed, or the log was tampered with
+    ALARM = "alarm"  #: somebody has to look: a bait was revealed, or the log or a row of the store was tampered with
     LOG = "log"  #: the log itself: started, stopped, written again after it could not be, old lines removed
 
 

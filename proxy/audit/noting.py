@@ -11,6 +11,9 @@ from typing import Any, Final
 
 from proxy.audit.members import Event, body
 
+#: Why the line of an alarm stands there.
+TAMPERED: Final = "rows of the store have columns that differ from what is sealed in them: they were left out"
+
 #: Records that one line names; of more there are further lines.
 MOST: Final = 500
 
@@ -38,10 +41,11 @@ class Part:
 class Noted:
     """The page of one request."""
 
-    __slots__ = ("parts", "subject")
+    __slots__ = ("parts", "subject", "tampered")
 
     def __init__(self) -> None:
         self.parts: list[Part] = []
+        self.tampered: dict[str, int] = {}  #: by schema: rows whose columns differ from what is sealed in them
         self.subject: str | None = None  #: what an administrator looked at or changed
 
     def part(self, event: Event, schema: str) -> Part:
@@ -107,6 +111,12 @@ def fetched(schema: str, key: str, file: str) -> None:
         noted.part(Event.REVEAL, schema).files.append(file)
 
 
+def tampered(schema: str, count: int) -> None:
+    """Rows were met whose columns differ from what is sealed in them."""
+    if (noted := _current.get()) is not None:
+        noted.tampered[schema] = noted.tampered.get(schema, 0) + count
+
+
 def narrowed(schema: str, fields: Iterable[str]) -> None:
     """Of what was noted as revealed so far only these fields are in the answer."""
     if (noted := _current.get()) is not None:
@@ -154,6 +164,14 @@ def bodies(noted: Noted, about: Mapping[str, Any], otherwise: Event, marked: Mar
         if part not in merged:
             lines += _of(part, about, marked)
     return lines
+
+
+def alarms(noted: Noted, about: Mapping[str, Any]) -> list[bytes]:
+    """The lines of the alarms of a request."""
+    return [
+        body(Event.ALARM, **{**about, "schema": schema, "records": (), "count": count, "reason": TAMPERED})
+        for schema, count in noted.tampered.items()
+    ]
 
 
 def _of(part: Part, about: Mapping[str, Any], marked: Marked, revealed: Collection[str] = ()) -> list[bytes]:

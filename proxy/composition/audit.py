@@ -25,7 +25,7 @@ from proxy.web.api.auditing import Auditing
 
 _log = logs.logger("audit")
 
-_KINDS: Final = ("bait", "log")
+_KINDS: Final = ("bait", "log", "tampered")
 
 
 @dataclass(frozen=True, slots=True)

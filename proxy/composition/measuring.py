@@ -20,6 +20,7 @@ _log = logs.logger("bootstrap")
 TOLD: Final = {
     "reaped": "writes that no answer ever settled were dropped after pending.keep",
     "unopenable": "a sealed record does not open: it was changed, moved, or sealed under another key",
+    "tampered": "rows have columns that differ from what is sealed in them: somebody wrote to the store",
     "unopenable_file": "an attachment does not open: its row or its content was changed, exchanged or lost",
     "shape_full": "a token shape is nearly full: give the field a larger one",
     "late": "the vault could not be written after the application had answered; settling is tried again",
@@ -33,6 +34,8 @@ def observer(metrics: Metrics, environment: str = DEFAULT) -> Callable[[str, str
 
     def observe(event: str, schema: str, count: int) -> None:
         metrics.cell("domicile_vault_events_total", prefix + schema, event).value += count
+        if event == "tampered":
+            metrics.cell("domicile_alarms_total", event).value += 1
         if event in TOLD:
             _log.warning(TOLD[event], entity=prefix + schema, count=count)
 

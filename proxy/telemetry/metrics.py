@@ -67,7 +67,8 @@ METRICS: Final[dict[str, Declared]] = {
         "deleted, in_doubt (nobody knows), reconciled (a later answer told), late (settled once the store could be written "
         "again), expired, reaped (never told within pending.keep), unopenable (a sealed row that does not open), "
         "unreadable_answer, unrestored (answered with tokens), field_absent, shape_full. Over the vault's own interface: created, "
-        "updated, migrated (taken into another record), attached, detached (a file), unopenable_file (an attachment that does not open).",
+        "updated, migrated (taken into another record), attached, detached (a file), unopenable_file (an attachment that does not open), "
+        "tampered (a row whose columns differ from what is sealed in it).",
     ),
     "domicile_api_requests_total": Declared(
         "counter",
@@ -115,7 +116,8 @@ METRICS: Final[dict[str, Declared]] = {
         "counter",
         ("kind",),
         "Alarms, each of which is a line of the audit log: bait (a record marked as bait was revealed), log (lines of the audit "
-        "log are missing, or were changed).",
+        "log are missing, or were changed), tampered (columns of a record differ from what is sealed in it: somebody wrote to the store; "
+        "by a request to the vault's interface that met it).",
     ),
     "domicile_token_requests_total": Declared(
         "counter",

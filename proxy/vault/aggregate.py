@@ -10,7 +10,7 @@ its end; without a value there is none (``None``), nor a smallest or largest one
 """
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -18,20 +18,24 @@ import msgspec
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.limits import DEFAULTS, Limits
-from proxy.model.query import KEY, Aggregation, Func, Metric
+from proxy.model.query import KEY, Aggregation, Func, Metric, Test
 from proxy.model.record import Record
 from proxy.model.rights import denied
 from proxy.model.schema import Field, FieldType, Storage
 from proxy.storage import query as engine
 from proxy.storage.cells import PLACES, spelled
-from proxy.storage.query import All, Group, Grouping, Is, Order, Select, Where
+from proxy.storage.query import All, Compare, Compared, Group, Grouping, Is, Order, Select, Where
 from proxy.storage.rows import Cell, Row
 from proxy.vault import telling
-from proxy.vault.asking import ask
+from proxy.vault.asking import ask, opened, sealed_cells
 from proxy.vault.records import Records
+from proxy.vault.within import Verified
 
 #: Digits after the point of an average.
 AVERAGE_PLACES = 10
+#: Records that are opened at once, and in all, before figures are made for a caller under row policies.
+VERIFIED = 1024
+MOST_VERIFIED = 1_000_000
 #: Rows of a group that are tried for its value when the oldest does not open or is another group's by now.
 TRIED = 10
 
@@ -86,7 +90,10 @@ async def aggregate(
     if records.gate is not None:
         raise denied()  # its groups would tell of records that the filter endpoint does not allow
     question, after = _continued(records, asked, client) if isinstance(asked, str) else (asked, None)
-    where = (await ask(records, (*question.tests, *records.rights.rows), limits)).where
+    tests = (*question.tests, *records.rights.rows)
+    where = (await ask(records, tests, limits)).where
+    if records.rights.rows:
+        where = await _verified(records, where, tests)
     needed = _needed(records, question.metrics)
     collection = records.collection
     columns = tuple(_column(records, name) for name in question.keys)
@@ -107,6 +114,30 @@ async def aggregate(
     else:  # each group is one record, and shows it
         telling.listed(records, [figures.keys[named] for figures in shown], (*question.keys, *metrics))
     return Aggregated(shown, _cursor(records, question, page[-1].keys, client) if more else None, untold)
+
+
+async def _verified(records: Records, where: Where, tests: Sequence[Test]) -> Where:
+    """The condition for those of the records that really are inside the row policies of the caller: each of them is opened.
+
+    Raises ``VaultError`` (TOO_BROAD) for more than ``MOST_VERIFIED`` of them.
+    """
+    collection, verified = records.collection, Verified(records, tests)
+    rids: list[int] = []
+    last = 0
+    while True:
+        after = All((where, Compared("@rid", Compare.GT, last)))
+        select = Select(after, collection.clock(), (Order("@rid"),), VERIFIED, counted=False)
+        rows = (await collection.store.select(collection.table, select)).rows
+        found = [record async for record in opened(records, rows) if record is not None]
+        rids += [record.rid for record in verified.only(found)]
+        if len(rows) < VERIFIED:
+            return Is("@rid", tuple(rids))
+        if len(rids) > MOST_VERIFIED:
+            raise VaultError(
+                Code.TOO_BROAD,
+                f"Figures under row policies are made of at most {MOST_VERIFIED:,} records; add conditions.",
+            )
+        last = rows[-1].rid
 
 
 # ---------------------------------------------------------------------- figures
@@ -218,7 +249,18 @@ def _opened(records: Records, row: Row | None, cells: dict[str, Cell]) -> Record
         stored = row.key if _is_key(records, name) else records.stored(row, name)
         if _hashed(records, name) and stored != cell:
             return None
-    return next(records.open_all((row,)), None)
+    return next(_of_group(records, (row,), cells), None)
+
+
+def _of_group(records: Records, rows: Sequence[Row], cells: dict[str, Cell]) -> Iterator[Record]:
+    """Those of the rows that open and really are of the group: what is sealed has the hashes of its keys."""
+    sealed = {_column(records, name): cell for name, cell in cells.items() if _hashed(records, name)}
+    for record in records.open_all(rows):
+        cell_of = sealed_cells(records, record)
+        if all(cell_of(column) == cell for column, cell in sealed.items()):
+            yield record
+        else:
+            records.tampered()
 
 
 async def _another(records: Records, cells: dict[str, Cell], where: Where) -> Record | None:
@@ -227,7 +269,7 @@ async def _another(records: Records, cells: dict[str, Cell], where: Where) -> Re
     collection = records.collection
     select = Select(All((where, *parts)), collection.clock(), (Order("@rid"),), TRIED, counted=False)
     rows = (await collection.store.select(collection.table, select)).rows
-    record = next(records.open_all(rows), None)
+    record = next(_of_group(records, rows, cells), None)
     if record is None and rows:
         raise VaultError(
             Code.CANNOT_OPEN,

@@ -9,7 +9,8 @@ goes on between; more rows than the limits allow are refused before the first is
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any as Any_
 from typing import NamedTuple
 
 from proxy.errors import Code, Detail, VaultError
@@ -28,12 +29,15 @@ from proxy.model.query import (
     Op,
     Test,
 )
-from proxy.model.record import Record
-from proxy.model.schema import Storage
+from proxy.model.record import Fields, Record
+from proxy.model.schema import FieldType, Storage
+from proxy.storage.asked import Asked as Layouted
+from proxy.storage.cells import scaled
+from proxy.storage.holding import holds
 from proxy.storage.query import All, Any, Compare, Compared, Holds, Indexed, Is, Order, Select, Where
-from proxy.storage.rows import Row
+from proxy.storage.rows import Cell, Row
 from proxy.tokenization.normal import plain_text
-from proxy.vault.grams import SIZE, folded
+from proxy.vault.grams import SIZE, folded, leaf
 from proxy.vault.records import Records
 
 #: Rows that are read at once, and opened at once, while candidates are looked at.
@@ -99,6 +103,112 @@ async def opened(records: Records, rows: Sequence[Row]) -> AsyncIterator[Record 
             await asyncio.sleep(0)
         for row in rows[start : start + OPENED]:
             yield next(records.open_all((row,)), None)
+
+
+# ---------------------------------------------------------------------- opened records
+
+#: What stands in a column, by its name, as engines keep it.
+CellOf = Callable[[str], Cell]
+#: Whether tests hold for a record: its fields as they were sealed, and what stands in its columns.
+Check = Callable[[Fields, CellOf], bool]
+
+
+def compiled(records: Records, tests: Sequence[Test]) -> Check:
+    """The tests as a function of opened records: made once for each question, and equal to what engines answer."""
+    asked = Layouted(records.collection.layout)
+    checks = [_compiled(records, asked, test) for test in tests]
+    if len(checks) == 1:
+        return checks[0]
+    return lambda fields, cell_of: all(check(fields, cell_of) for check in checks)
+
+
+def sealed_cells(records: Records, record: Record) -> CellOf:
+    """What the columns of the record's row hold unless somebody changed them: made of what is sealed."""
+
+    def cell_of(column: str) -> Cell:
+        if column == "@key":
+            return None if record.key is None else records.collection.key_hash(record.key)
+        if column.startswith("@"):
+            fixed: Cell = getattr(record, column[1:])
+            return fixed
+        name = records.field_in[column]
+        value = record.fields.get(name)
+        if isinstance(value, list):
+            value = value[0] if value else None
+        if value is None:
+            return None
+        cell = records.cell(name, value)
+        field = records.schema.field(name)
+        return scaled(cell) if field.type is FieldType.DECIMAL and field.storage is Storage.INDEXED else cell
+
+    return cell_of
+
+
+def _compiled(records: Records, asked: Layouted, test: Test) -> Check:
+    if isinstance(test, Like):
+        return _compiled_like(records, asked, test)
+    if isinstance(test, InJson):
+        return _compiled_json(test)
+    if isinstance(test, AnyOf):
+        parts = [compiled(records, tests) for tests in test.alternatives]
+        return lambda fields, cell_of: any(part(fields, cell_of) for part in parts)
+    where = asked.where(where_of(records, test))
+    return lambda _fields, cell_of: holds(where, cell_of, _never)
+
+
+def _compiled_like(records: Records, asked: Layouted, like: Like) -> Check:
+    text = folded(like.text)
+    hashed = [_field(records, name) for name in like.fields if not _plain(records, name)]
+    beside = [
+        asked.where(Holds(records.column(name), plain_text(like.text).casefold()))
+        for name in like.fields
+        if _plain(records, name)
+    ]
+
+    def check(fields: Fields, cell_of: CellOf) -> bool:
+        found = any(holds(where, cell_of, _never) for where in beside) or any(
+            text in folded(value) for name in hashed if (value := fields.get(name)) is not None
+        )
+        return found is not like.negated
+
+    return check
+
+
+def _compiled_json(test: InJson) -> Check:
+    alone = None if test.contains else leaf((), test.values[0], inside=False)
+    wanted = {leaf((), value, inside=True) for value in test.values}
+
+    def check(fields: Fields, _cell_of: CellOf) -> bool:
+        there, found = _standing(fields.get(test.field), test.path)
+        if not found:
+            return False
+        if isinstance(there, list):
+            return wanted <= {leaf((), item, inside=True) for item in there if not isinstance(item, dict | list)}
+        return alone is not None and not isinstance(there, dict) and leaf((), there, inside=False) == alone
+
+    return check
+
+
+def _standing(document: Any_, path: Sequence[str | int]) -> tuple[Any_, bool]:
+    """What stands at a path of a JSON document, and whether anything does."""
+    at = document
+    for step in path:
+        if isinstance(at, dict):
+            known = isinstance(step, str) and step in at
+        else:
+            known = isinstance(at, list) and isinstance(step, int) and step < len(at)
+        if not known:
+            return None, False
+        at = at[step]
+    return at, True
+
+
+def _never(_token: bytes) -> bool:
+    """The token index is not asked: what it would tell is looked for in the fields."""
+    return False
+
+
+# ---------------------------------------------------------------------- conditions
 
 
 def _likes(tests: Sequence[Test]) -> list[Like]:

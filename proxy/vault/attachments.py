@@ -62,7 +62,7 @@ class Owner(NamedTuple):
     async def row(self) -> Row:
         """The record's row. ``VaultError(NOT_FOUND)`` when there is none, or when it has expired."""
         rows = await self.records.collection.by_key([self.key])
-        if self.key not in rows or not Within(self.records).holds(rows[self.key]):
+        if self.key not in rows or Within(self.records).open(rows[self.key]) is None:
             raise _no_record()
         return rows[self.key]
 
@@ -172,7 +172,7 @@ async def move(owner: Owner, destination: str, file_ids: Sequence[str], then: Th
     async with locked(records, [owner.digest, other.digest]):
         for _ in range(TRIES):
             rows = await records.collection.by_key([owner.key, destination])
-            rows = {key: row for key, row in rows.items() if within.holds(row)}
+            rows = {key: row for key, row in rows.items() if within.open(row) is not None}
             missing = [name for name, key in (("source", owner.key), ("destination", destination)) if key not in rows]
             if missing:
                 told = tuple(Detail(name, "There is no record with this key.") for name in missing)

@@ -1,9 +1,11 @@
 """One schema of one environment with its keys: how its records become rows and its tokens are found."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from proxy.audit import noting
 from proxy.clock import Clock
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
@@ -19,6 +21,9 @@ from proxy.vault.locks import RecordLocks
 from proxy.vault.registry import Placed
 from proxy.vault.retired import Retired
 from proxy.vault.seal import RecordSealer, Sealer
+
+#: Keys of rows that are opened without letting others run.
+_AT_ONCE = 512
 
 #: Counts what happened: (event name, schema name, how many).
 Observe = Callable[[str, str, int], None]
@@ -168,6 +173,11 @@ class Collection:
         """Count an event of this schema."""
         self.around.observe(event, self.name, count)
 
+    def tampered(self, count: int = 1) -> None:
+        """Report rows whose columns differ from what is sealed in them."""
+        self.observe("tampered", count)
+        noting.tampered(self.name, count)
+
     # ------------------------------------------------------------------ names and hashes
 
     def key_hash(self, key: str) -> bytes:
@@ -244,7 +254,29 @@ class Collection:
         """The unexpired rows bound to these record keys."""
         hashes = {self.key_hash(key): key for key in keys}
         rows = await self.store.by_keys(self.table, list(hashes))
-        return {hashes[digest]: row for digest, row in rows.items() if self.alive(row)}
+        found: dict[str, Row] = {}
+        for number, (digest, row) in enumerate(rows.items(), 1):
+            if self.alive(row) and self._is_key_of(hashes[digest], row):
+                found[hashes[digest]] = row
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return found
+
+    def _is_key_of(self, key: str, row: Row) -> bool:
+        """Whether the key that is sealed beside a row is the one that the row was found by; else it is reported.
+
+        A row without one is a record of the vault's own interface, whose key is in its body (``Records.open``).
+        """
+        if row.key_sealed is None and not self.shapes:
+            return True
+        try:
+            if self.sealer.open_key(row) == key:
+                return True
+        except VaultError as error:
+            if error.code is not Code.CANNOT_OPEN:
+                raise
+        self.tampered()
+        return False
 
     async def beside(self, rows: dict[int, Row]) -> dict[int, tuple[Staged, ...]]:
         """What is staged beside these rows; ``rows`` itself is brought up to date where it has to be.

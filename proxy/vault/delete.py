@@ -17,6 +17,8 @@ from proxy.audit import noting
 from proxy.auth.acl import Gate
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.policy import Act
+from proxy.model.query import Equals
+from proxy.model.record import Record
 from proxy.model.rights import denied
 from proxy.model.schema import Field, FieldType
 from proxy.storage.changes import Change, Inscribe, Remove
@@ -24,7 +26,8 @@ from proxy.storage.query import All, Is, Select
 from proxy.storage.rows import Row
 from proxy.vault.closing import TRIES, Closing, attempt, locked, overtaken
 from proxy.vault.records import Records
-from proxy.vault.within import Within, visible
+from proxy.vault.seal import Tampered
+from proxy.vault.within import Verified, Within, visible
 
 #: Records that one delete may take with it.
 MOST = 10_000
@@ -124,28 +127,63 @@ def _followed(records: Records, cascade_by: str | None) -> Field | None:
 async def _doomed(delete: _Delete) -> list[Row]:
     """The rows of these keys that are there for the caller, and all that hang on them and that it sees."""
     records, field = delete.records, delete.field
-    within, seen = Within(records), visible(records)
-    rows = {row.rid: row for row in (await records.collection.by_key(delete.keys)).values() if within.holds(row)}
-    if field is None or not rows:
+    within = Within(records)
+    rows: dict[int, Row] = {}
+    following: list[str] = []
+    for row in (await records.collection.by_key(delete.keys)).values():
+        there, key = _there(delete, within, row)
+        if there:
+            rows[row.rid] = row
+            following += [] if key is None else [key]
+    if field is None:
         return list(rows.values())
-    column = records.column(field.name)
-    following = [key for row in rows.values() if (key := _key(records, row)) is not None]
+    column, seen = records.column(field.name), visible(records)
     while following:
         some, following = following[:_AT_ONCE], following[_AT_ONCE:]
         cells = tuple(records.cell(field.name, key) for key in some)
         query = Select(All((Is(column, cells), seen)), records.collection.clock(), limit=MOST + 1, counted=False)
         page = await records.collection.store.select(records.collection.table, query)
         fresh = [row for row in page.rows if row.rid not in rows and row.rid not in delete.unseen]
-        if not all(map(within.holds, fresh)):
+        hanging = _hanging(delete, field, some, fresh)
+        if any(within.open(row) is None for row, _ in hanging):
             raise denied((Detail("cascadeBy", "What hangs on these records goes beyond what this client may delete."),))
-        rows.update((row.rid, row) for row in fresh)
+        rows.update((row.rid, row) for row, _ in hanging)
         if len(rows) > MOST or len(page.rows) > MOST:
             raise VaultError(
                 Code.UNPROCESSABLE, f"More than {MOST:,} records hang on these; a delete takes so many at most."
             )
-        following.extend([key for row in fresh if (key := _key(records, row)) is not None])
+        following.extend([record.key for _, record in hanging if record.key is not None])
         await asyncio.sleep(0)
     return list(rows.values())
+
+
+def _there(delete: _Delete, within: Within, row: Row) -> tuple[bool, str | None]:
+    """Whether the row of a key is there for the caller, and the key.
+
+    One that does not open at all can be deleted by who is under no row policies, unless what hangs on it goes as well.
+    """
+    try:
+        record = within.open(row)
+    except VaultError as error:
+        if error.code is not Code.CANNOT_OPEN or delete.field is not None or isinstance(error, Tampered):
+            raise
+        return True, None
+    return record is not None, None if record is None else record.key
+
+
+def _hanging(delete: _Delete, field: Field, keys: Sequence[str], rows: Sequence[Row]) -> list[tuple[Row, Record]]:
+    """Those of the rows, found by their columns, whose records really hang on these keys and are seen by the caller."""
+    records = delete.records
+    verified = Verified(records, (Equals(field.name, tuple(keys)), *records.rights.visible))
+    found: list[tuple[Row, Record]] = []
+    for row in rows:
+        try:
+            record = records.open(row)
+        except Tampered:
+            continue
+        if verified.only((record,)):
+            found.append((row, record))
+    return found
 
 
 def _key(records: Records, row: Row) -> str | None:

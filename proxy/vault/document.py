@@ -10,7 +10,7 @@ import msgspec
 
 from proxy.model.record import Action, Eras, Fields, Tokens
 
-_NAMES = {"fields": "f", "action": "a", "by": "b", "at": "t", "tokens": "k", "eras": "e"}
+_NAMES = {"fields": "f", "action": "a", "by": "b", "at": "t", "tokens": "k", "eras": "e", "key": "y"}
 
 
 class Document(msgspec.Struct, frozen=True, rename=_NAMES):
@@ -22,6 +22,7 @@ class Document(msgspec.Struct, frozen=True, rename=_NAMES):
     at: int = 0
     tokens: Tokens | msgspec.UnsetType = msgspec.UNSET  #: where a rehash made any
     eras: Eras | msgspec.UnsetType = msgspec.UNSET  #: where a text has changed
+    key: str | msgspec.UnsetType = msgspec.UNSET  #: of a record whose fields do not have it, in the note of its end
 
 
 class Beside(NamedTuple):

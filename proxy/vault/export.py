@@ -12,7 +12,7 @@ from proxy.storage.query import ALWAYS, All, Compare, Compared, Order, Select
 from proxy.vault import telling
 from proxy.vault.asking import opened
 from proxy.vault.records import Records
-from proxy.vault.within import inside
+from proxy.vault.within import Verified, inside
 
 
 class Exported(NamedTuple):
@@ -32,6 +32,7 @@ async def export(records: Records, cursor: str | None, limit: int, client: str) 
     page = rows[:limit]
     found = [record async for record in opened(records, page) if record is not None]
     unreadable = len(page) - len(found)
+    found = Verified(records, records.rights.rows).only(found)
     if records.gate is not None:
         found, unreadable = await records.permitted(found), 0
     telling.shown(records, found)

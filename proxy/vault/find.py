@@ -18,6 +18,7 @@ from proxy.vault import telling
 from proxy.vault.asking import FIXED, Asked, ask, opened
 from proxy.vault.attached import with_attachments
 from proxy.vault.records import Records
+from proxy.vault.within import Verified
 
 #: Records that a filter endpoint is asked about at once, and for one page.
 ASKED = 1000
@@ -48,18 +49,28 @@ async def find(records: Records, query: Query, limits: Limits = DEFAULTS) -> Fou
         return await _one(records, key, query)
     if records.gate is not None:
         return await _allowed(records, query, limits)
-    found, total, unreadable = await _looked(records, query, limits)
-    return await _shown(records, found, total, unreadable)
+    page = await _looked(records, query, limits, Verified(records, query.tests))
+    return await _shown(records, page.records, page.total, page.unreadable)
 
 
-async def _looked(records: Records, query: Query, limits: Limits) -> tuple[list[Record], int, int]:
-    """A page as it is stored: the records, how many hold in all, how many of the page do not open."""
+class _Page(NamedTuple):
+    """A page as it is stored."""
+
+    records: list[Record]
+    total: int  #: how many hold in all
+    unreadable: int  #: how many of the page do not open
+    rows: int  #: how many the engine found for the page
+
+
+async def _looked(records: Records, query: Query, limits: Limits, verified: Verified) -> _Page:
     for _ in range(TRIES):
         asked = await ask(records, query.tests, limits)
         rows, total = await _page(records, query, asked)
         found = [record async for record in opened(records, rows) if record is not None]
         if all(map(asked.stands, found)):
-            return found, total, len(rows) - len(found)
+            really = verified.only(found)
+            total -= len(found) - len(really)
+            return _Page(really, total, len(rows) - len(found), len(rows))
     raise VaultError(Code.CONFLICT, "Records changed while they were searched; ask again.")
 
 
@@ -71,16 +82,17 @@ async def _allowed(records: Records, query: Query, limits: Limits) -> Found:
     """
     seen = set[int]()
     found: list[Record] = []
+    verified = Verified(records, query.tests)
     place, end = 0, query.offset + query.limit
     size = min(end, ASKED)  # what is asked where all of it is allowed
     while len(seen) < end:
         page = msgspec.structs.replace(query, offset=place, limit=size)
-        some, _, unreadable = await _looked(records, page, limits)
-        for record in await records.permitted(some):
+        stored = await _looked(records, page, limits, verified)
+        for record in await records.permitted(stored.records):
             if query.offset <= len(seen) < end and record.rid not in seen:
                 found.append(record)
             seen.add(record.rid)
-        if len(some) + unreadable < size:
+        if stored.rows < size:
             break
         place, size = place + size, ASKED
         if place >= MOST_ASKED and len(seen) < end:

@@ -5,8 +5,9 @@ entry then is the note of its end. Records that had the same key one after the o
 """
 
 from proxy.errors import Code, VaultError
+from proxy.model.builtin import is_collected
 from proxy.model.policy import Act
-from proxy.model.record import Record
+from proxy.model.record import Action, Record
 from proxy.storage.changes import Remove
 from proxy.storage.rows import Past, Row
 from proxy.vault import telling
@@ -35,8 +36,9 @@ async def history(records: Records, key: str, limit: int, offset: int) -> tuple[
         row, past, total = await _read(records, digest, limit, offset)
     if row is None and not total:
         raise _unknown(records)
-    present = [] if row is None or offset else [records.open(row)]
-    found = [*present, *_opened(records, key, past, row)]
+    present = None if row is None else _present(records, row, needed=not offset)
+    before = await _proven(records, key, present, _opened(records, key, past, row))
+    found = [*([] if present is None or offset else [present]), *before]
     telling.shown(records, found)
     return found, total + (row is not None)
 
@@ -53,12 +55,14 @@ async def _narrowed(records: Records, key: str, limit: int, offset: int) -> tupl
         row, past, total = await _read(records, digest, _PAGE, 0)
     while len(past) < total and (more := await _further(records, digest, len(past))):
         past += more
-    if row is not None and not within.holds(row):
+    present = None if row is None else within.open(row)
+    if row is not None and present is None:
         raise _unknown(records)
-    versions = [*([records.open(row)] if row is not None else []), *_opened(records, key, past, row)]
-    if not versions or not within.was(versions[0], digest):
+    before = await _proven(records, key, present, _opened(records, key, past, row))
+    versions = [*([] if present is None else [present]), *before]
+    if not versions or not within.holds(versions[0]):
         raise _unknown(records)
-    seen = [version for version in versions if within.was(version, digest)]
+    seen = list(filter(within.holds, versions))
     page = seen[offset : offset + limit]
     telling.shown(records, page)
     return page, len(seen)
@@ -97,6 +101,16 @@ async def _sweep(records: Records, digest: bytes) -> None:
             await collection.store.commit(collection.table, (Remove(row.rid),))
 
 
+def _present(records: Records, row: Row, *, needed: bool) -> Record | None:
+    """The record as it is; ``None`` for one that does not open and is not needed. Raises ``VaultError(CANNOT_OPEN)``."""
+    try:
+        return records.open(row)
+    except VaultError as error:
+        if needed or error.code is not Code.CANNOT_OPEN:
+            raise
+        return None
+
+
 def _opened(records: Records, key: str, past: list[Past], row: Row | None) -> list[Record]:
     found: list[Record] = []
     for version in past:
@@ -108,6 +122,40 @@ def _opened(records: Records, key: str, past: list[Past], row: Row | None) -> li
                 raise
             records.collection.observe("unopenable")
     return found
+
+
+async def _proven(records: Records, key: str, present: Record | None, found: list[Record]) -> list[Record]:
+    """Those of the past versions that really are of this key; others were put under it in the store, and are reported.
+
+    The number of a version is bound to its body. It is of the key where the present record has that number, or another version
+    with it tells the key: what a migration took over tells another one, and what the proxy has collected tells none.
+    """
+    proven = {version.rid for version in found if _tells(records, version, key)}
+    if present is not None:
+        proven.add(present.rid)
+    if missing := {version.rid for version in found} - proven:
+        proven |= await _proofs(records, key, missing)
+    legible = records.primary is not None and not is_collected(key)
+    kept = [version for version in found if version.rid in proven or not (legible or records.rights.rows)]
+    if legible and len(kept) < len(found):
+        records.tampered(len(found) - len(kept))
+    return kept
+
+
+def _tells(records: Records, version: Record, key: str) -> bool:
+    """Whether a past version tells by itself that it is of the key: each one, or of what was collected the note of its end."""
+    legible = records.primary is not None and not is_collected(key)
+    return version.key == key and (legible or version.action is Action.DELETE)
+
+
+async def _proofs(records: Records, key: str, rids: set[int]) -> set[int]:
+    """Those of the numbers of which any past version under the key tells the key."""
+    digest, proven, offset = records.collection.key_hash(key), set[int](), 0
+    while some := await _further(records, digest, offset):
+        wanted = [past for past in some if past.rid in rids]
+        proven |= {version.rid for version in _opened(records, key, wanted, None) if _tells(records, version, key)}
+        offset += len(some)
+    return proven
 
 
 def _unknown(records: Records) -> VaultError:

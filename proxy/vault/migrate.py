@@ -47,7 +47,7 @@ async def migrate(records: Records, source: str, destination: str, by: str, clos
     async with locked(records, [records.collection.key_hash(key) for key in (source, destination)]):
         for _ in range(TRIES):
             rows = await records.collection.by_key((source, destination))
-            rows = {key: row for key, row in rows.items() if within.holds(row)}
+            rows = {key: row for key, row in rows.items() if within.open(row) is not None}
             _refuse_missing(records, {"source": source in rows, "destination": destination in rows})
             pair = _Pair(rows[source], rows[destination])
             taken = records.open(pair.source)

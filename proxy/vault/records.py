@@ -29,6 +29,7 @@ from proxy.vault.content import Content, Kept
 from proxy.vault.content import unpack as unpack_content
 from proxy.vault.document import NOTHING, Beside, Document, is_document, pack, unpack
 from proxy.vault.grams import Steps, folded, grams, leaf, leaves
+from proxy.vault.seal import Tampered
 
 #: Members of enumerations, which are looked up five times slower there.
 _CREATE, _LIVE = Action.CREATE, State.LIVE
@@ -78,6 +79,7 @@ class Records:
         }
         self._places = {field.name: place for place, field in enumerate(collection.slots) if field is not None}
         self._to_cell = {field.name: self._column(field) for field in self.schema.fields}
+        self.field_in = {column: name for name, column in self._columns.items()}  #: which field a column is of
         self._cells = [None if of is None else (of.name, self._to_cell[of.name]) for of in collection.slots]
         self.hash_name = keyset.hasher("file", self.schema.name)  #: what a file name is found by within its record
         self._decimals = [field.name for field in self.schema.fields if field.type is FieldType.DECIMAL]
@@ -189,7 +191,8 @@ class Records:
         """The note that a record was deleted: its last values once more, as a version of their own."""
         record, version = self.open(row), row.version + 1
         at = max(self.collection.clock(), row.updated_at)
-        plain = pack(Document(record.fields, Action.DELETE, by, at, eras=record.eras or UNSET))
+        key = record.key if self.primary is None and record.key is not None else UNSET
+        plain = pack(Document(record.fields, Action.DELETE, by, at, eras=record.eras or UNSET, key=key))
         body = self.collection.sealer.plain_body((row.rid, row.salt), plain, version)
         return Past(row.rid, version, row.key or b"", at, row.salt, body)
 
@@ -245,7 +248,21 @@ class Records:
     # ------------------------------------------------------------------ from the store
 
     def open(self, row: Row) -> Record:
-        """The record of a row; ``VaultError(CANNOT_OPEN)`` when the row was changed or moved."""
+        """The record of a row; ``VaultError(CANNOT_OPEN)`` when the row was changed or moved.
+
+        ``Tampered`` when it opens, and stands under a key that is not its own.
+        """
+        record = self._sealed_in(row)
+        if row.key is not None and record.key is not None and self.collection.key_hash(record.key) != row.key:
+            raise self.tampered()
+        return record
+
+    def tampered(self, count: int = 1) -> Tampered:
+        """Report rows whose columns differ from what is sealed in them; the error for whoever needs one."""
+        self.collection.tampered(count)
+        return Tampered()
+
+    def _sealed_in(self, row: Row) -> Record:
         plain = self.collection.sealer.open_plain(row)
         if not is_document(plain):
             return self._collected(row, plain)
@@ -272,8 +289,7 @@ class Records:
             return Record(past.rid, key, fields, past.version, created_at, past.at, eras=eras)
         document = unpack(plain)
         fields = document.fields if self.of_rules else conformed(self.schema, document.fields)
-        if self.primary is not None:
-            key = self._key_of(fields)
+        key = self._key_of(fields) if self.primary is not None else document.key or None
         record = Record(
             past.rid, key, fields, past.version, created_at, document.at, None, document.action, document.by
         )
@@ -287,7 +303,8 @@ class Records:
             except VaultError as error:
                 if error.code is not Code.CANNOT_OPEN:
                     raise
-                self.collection.observe("unopenable")
+                if not isinstance(error, Tampered):
+                    self.collection.observe("unopenable")
 
     # ------------------------------------------------------------------ parts
 
@@ -303,6 +320,8 @@ class Records:
     def _collected(self, row: Row, plain: bytes) -> Record:
         """A record that the proxy has collected."""
         key = self.collection.sealer.open_key(row)
+        if key is None and row.key is not None:
+            raise self.tampered()
         fields, eras = self._shown_of(unpack_content(plain), key)
         return Record(row.rid, key, fields, row.version, row.created_at, row.updated_at, row.expires_at, eras=eras)
 

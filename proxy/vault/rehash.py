@@ -34,7 +34,7 @@ from proxy.vault.closing import TRIES, attempt, locked, overtaken
 from proxy.vault.document import is_document, pack, unpack
 from proxy.vault.records import Records
 from proxy.vault.rehash_rules import Rules, selected, shown, value_at
-from proxy.vault.within import Within, inside
+from proxy.vault.within import Verified, Within, inside
 
 #: Tokens of one value that are found beside the newest.
 MOST_OLD = 16
@@ -178,7 +178,8 @@ async def resolve(records: Records, tokens: Sequence[str]) -> list[Resolved]:
     rids = tuple({rid for found in hits.values() for rid in found})
     where = All((inside(records), Is("@rid", rids)))
     page = await collection.store.select(collection.table, Select(where, collection.clock(), counted=False))
-    seen = await records.permitted([records.open(row) for row in page.rows])
+    there = Verified(records, records.rights.rows).only([records.open(row) for row in page.rows])
+    seen = await records.permitted(there)
     opened = {record.rid: record for record in seen}
     found: list[Resolved] = []
     for digest, token in hashes.items():
@@ -222,8 +223,8 @@ async def rehash(records: Records, plan: Rehash, keys: Sequence[str], most: int,
         wanted = await _matching(records, keys, most)
         wanted = await _permitted(records, wanted)
         async with locked(records, [row.key for row in wanted if row.key is not None]):
-            rows = await _again(records, wanted)
-            made, more = _all(plan, [(row, records.open(row)) for row in rows])
+            rows = await _again(records, keys, wanted)
+            made, more = _all(plan, rows)
             if await attempt(records, [*more, *closing(made)]):
                 records.collection.observe("rehashed", len(made))
                 telling.rehashed(records, [one.record for one in made], plan.fields)
@@ -265,16 +266,19 @@ async def _matching(records: Records, keys: Sequence[str], most: int) -> list[Ro
     return rows
 
 
-async def _again(records: Records, wanted: Sequence[Row]) -> list[Row]:
-    """The same rows now that nobody else changes them, without those that have gone or match no more."""
+async def _again(records: Records, keys: Sequence[str], wanted: Sequence[Row]) -> list[tuple[Row, Record]]:
+    """The same rows now that nobody else changes them, opened, without those that have gone or match no more."""
     collection = records.collection
     rows = await collection.store.rows(collection.table, [row.rid for row in wanted])
-
-    within = Within(records)
-
-    def fits(before: Row) -> bool:
+    within, matches = Within(records), Verified(records, (Equals(PROFILE_KEY, tuple(keys)),))
+    found: list[tuple[Row, Record]] = []
+    for before in wanted:
         now = rows.get(before.rid)
-        stays = now is not None and collection.alive(now) and within.holds(now)
-        return stays and records.stored(rows[before.rid], PROFILE_KEY) == records.stored(before, PROFILE_KEY)
-
-    return [rows[row.rid] for row in wanted if fits(row)]
+        if now is None or not collection.alive(now):
+            continue
+        if records.stored(now, PROFILE_KEY) != records.stored(before, PROFILE_KEY):
+            continue
+        record = within.open(now)
+        if record is not None and matches.only((record,)):
+            found.append((now, record))
+    return found

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from proxy.crypto.aead import RecordAead, Seal
 from proxy.crypto.randomness import random_bytes
+from proxy.errors import Code, VaultError
 from proxy.storage.rows import File, Past, Reply, Row, Staged
 from proxy.vault.content import Content, pack, unpack
 
@@ -16,6 +17,14 @@ from proxy.vault.content import Content, pack, unpack
 SALT_BYTES = 16
 
 _numbers = struct.Struct(">QQ").pack
+
+
+class Tampered(VaultError):
+    """A row opens, and one of its columns is not what was sealed: somebody wrote to the store without a key."""
+
+    def __init__(self) -> None:
+        text = "A row of the store has columns that differ from what is sealed in it: somebody changed it there."
+        super().__init__(Code.CANNOT_OPEN, text)
 
 
 class RecordSealer:

@@ -14,7 +14,7 @@ from msgspec import UNSET
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.faults import step
 from proxy.model.policy import Act
-from proxy.model.query import KEY
+from proxy.model.query import KEY, Equals
 from proxy.model.record import Draft, Record
 from proxy.model.schema import Field, FieldType
 from proxy.storage.changes import Change
@@ -24,7 +24,7 @@ from proxy.vault import telling
 from proxy.vault.attached import with_attachments
 from proxy.vault.closing import TRIES, Closing, attempt, locked, overtaken, refuse_of_rules
 from proxy.vault.records import Records
-from proxy.vault.within import Within, inside
+from proxy.vault.within import Verified, Within, inside
 from proxy.vault.write import place_of_key, successor
 
 #: Records that one update may change.
@@ -177,10 +177,11 @@ async def _changed(update: _Update, found: Sequence[Sequence[Row]]) -> tuple[lis
     changes: list[Change] = []
     within = Within(update.records)
     for draft, rows in zip(update.drafts, found, strict=True):
+        matches = _matched(update, draft)
         for row in rows:
-            if not within.holds(row):
+            before = within.open(row)
+            if before is None or not matches.only((before,)):
                 continue
-            before = update.records.open(row)
             refuse_of_rules(update.records, (before.key,))
             if draft.key is not None and draft.key != before.key:
                 raise _other_key(update, draft)
@@ -192,6 +193,12 @@ async def _changed(update: _Update, found: Sequence[Sequence[Row]]) -> tuple[lis
             if len(made) % _AT_ONCE == 0:
                 await asyncio.sleep(0)
     return made, changes
+
+
+def _matched(update: _Update, draft: Draft) -> Verified:
+    """What verifies that a record has the value that its row was found by."""
+    field = update.field
+    return Verified(update.records, () if field is None else (Equals(field.name, (draft.fields[field.name],)),))
 
 
 def merged(before: Record, draft: Draft) -> Draft:

@@ -1,23 +1,24 @@
-"""Which records there are for a caller: those for which the rows of its access policies hold.
+"""Row policies: which records there are for a caller, and proof that a found row is one of them.
 
-Engines are asked with these conditions beside those of a request, and answer for what is stored. What is about to be stored,
-what was stored once, and what was found by its key are looked at here, by the very conditions.
+Engines are asked with the policies' conditions beside those of a request, and answer by columns that are not authenticated:
+whoever writes the database needs no key to change them. So every row that comes back is opened, and the conditions are
+evaluated again on what was sealed in it. A row whose columns say otherwise is left out and reported as tampered with.
+What is about to be stored, what was stored once, and what was found by its key are checked by the same conditions.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.policy import Act
 from proxy.model.query import Test
 from proxy.model.record import Fields, Record
 from proxy.model.rights import denied
-from proxy.storage.asked import Asked
 from proxy.storage.cells import scaled
-from proxy.storage.holding import holds
 from proxy.storage.query import ALWAYS, All, Where
-from proxy.storage.rows import Cell, ColumnType, Row, State
-from proxy.vault.asking import where_of
+from proxy.storage.rows import Cell, ColumnType, Row
+from proxy.vault.asking import CellOf, Check, compiled, sealed_cells, where_of
 from proxy.vault.records import Records
+from proxy.vault.seal import Tampered
 
 
 def inside(records: Records) -> Where:
@@ -42,64 +43,81 @@ async def all_there(records: Records, keys: Iterable[str]) -> bool:
     wanted = frozenset(keys)
     allowed = wanted if records.gate is None else await records.gate.allowed(Act.READ, wanted)
     rows = await records.collection.by_key(wanted)
-    return allowed == wanted == rows.keys() and all(map(Within(records).holds, rows.values()))
+    return allowed == wanted == rows.keys() and all(map(Within(records).holds_row, rows.values()))
 
 
-class Within:
-    """Looks at single records; made once for each request."""
+class Verified:
+    """Evaluates tests again on opened records; compiled once for each question."""
+
+    def __init__(self, records: Records, tests: Sequence[Test]) -> None:
+        self._records = records
+        self._check: Check | None = compiled(records, tests) if tests else None
+
+    def holds(self, record: Record) -> bool:
+        """Whether the tests hold for what is sealed. ``False`` where an engine found it is a case of tampering: ``only`` reports it."""
+        return self._check is None or self._check(record.fields, sealed_cells(self._records, record))
+
+    def only(self, found: Sequence[Record]) -> list[Record]:
+        """Those of the records, found by their columns, for which the tests really hold; others are reported."""
+        kept = list(filter(self.holds, found))
+        if len(kept) < len(found):
+            self._records.tampered(len(found) - len(kept))
+        return kept
+
+
+class Within(Verified):
+    """The row policies of a caller, for single records; made once for each request."""
 
     def __init__(self, records: Records) -> None:
-        self._records = records
-        self._where: Where | None = None
-        if records.rights.rows:
-            layout = records.collection.layout
-            self._where = Asked(layout).where(inside(records))
-            self._places = {column.name: place for place, column in enumerate(layout.columns)}
-            self._decimals = {column.name for column in layout.columns if column.type is ColumnType.DECIMAL}
+        super().__init__(records, records.rights.rows)
+        layout = records.collection.layout
+        self._places = {column.name: place for place, column in enumerate(layout.columns)}
+        self._decimals = {column.name for column in layout.columns if column.type is ColumnType.DECIMAL}
 
-    def holds(self, row: Row) -> bool:
-        """Whether a stored row is there; one that has to be opened for that, and does not open, is not."""
-        return self._where is None or self._holds(self._where, row, lambda: self._records.open(row).fields)
+    def open(self, row: Row) -> Record | None:
+        """The record of a row that was found by its key; ``None`` where it is not there for the caller.
+
+        A row that does not open, or was tampered with, is not there under row policies, and an error otherwise
+        (``VaultError(CANNOT_OPEN)``, ``Tampered``).
+        """
+        try:
+            record = self._records.open(row)
+        except VaultError as error:
+            if error.code is not Code.CANNOT_OPEN or self._check is None:
+                raise
+            if not isinstance(error, Tampered):
+                self._records.collection.observe("unopenable")
+            return None
+        if self._check is None:
+            return record
+        really = self.holds(record)
+        if self._check(record.fields, self._columns(row)) is not really:
+            self._records.tampered()
+            return None
+        return record if really else None
+
+    def holds_row(self, row: Row) -> bool:
+        """Whether a stored row is there; without row policies it is not opened for that."""
+        return self._check is None or self.open(row) is not None
 
     def written(self, row: Row, fields: Fields) -> bool:
         """Whether a row that is about to be stored will be there."""
-        return self._where is None or self._holds(self._where, row, lambda: fields)
-
-    def was(self, record: Record, digest: bytes) -> bool:
-        """Whether a past version, under the hash of its key, would be there if it were the present one."""
-        if self._where is None:
-            return True
-        fields = {name: value[0] if isinstance(value, list) else value for name, value in record.fields.items()}
-        cells = Records.cells(self._records, fields)
-        instants = (record.created_at, record.updated_at, record.expires_at)
-        row = Row(record.rid, digest, None, State.LIVE, record.version, *instants, b"", b"", cells)
-        return self._holds(self._where, row, lambda: fields)
+        return self._check is None or self._check(fields, self._columns(row))
 
     def refuse(self, row: Row, fields: Fields, at: str) -> None:
         """Raise ``VaultError(ACCESS_DENIED)`` for a row that would not be there for who writes it; ``at``: where it was sent."""
         if not self.written(row, fields):
             raise denied((Detail(at, "The record would not be one of those that this client may work with."),))
 
-    def _holds(self, where: Where, row: Row, fields: Callable[[], Fields]) -> bool:
-        hashes: set[bytes] | None = None
+    def _columns(self, row: Row) -> CellOf:
+        """What the columns of the row hold, as engines keep it."""
 
-        def indexed(token: bytes) -> bool:
-            nonlocal hashes
-            if hashes is None:
-                hashes = Records.hashes(self._records, fields())
-            return token in hashes
+        def cell_of(column: str) -> Cell:
+            if column.startswith("@"):
+                fixed: Cell = getattr(row, column[1:])
+                return fixed
+            place = self._places[column]
+            cell = row.cells[place] if place < len(row.cells) else None
+            return scaled(cell) if column in self._decimals else cell
 
-        try:
-            return holds(where, lambda column: self._cell(row, column), indexed)
-        except VaultError as error:
-            if error.code is not Code.CANNOT_OPEN:
-                raise
-            return False
-
-    def _cell(self, row: Row, column: str) -> Cell:
-        if column.startswith("@"):
-            fixed: Cell = getattr(row, column[1:])
-            return fixed
-        place = self._places[column]
-        cell = row.cells[place] if place < len(row.cells) else None
-        return scaled(cell) if column in self._decimals else cell
+        return cell_of

@@ -168,7 +168,7 @@ def _refuse_incomplete(records: Records, drafts: Sequence[Draft]) -> None:
 def _elsewhere(records: Records, rows: Mapping[bytes, Row]) -> set[bytes]:
     """The keys of those rows that are not there for the caller."""
     within = Within(records)
-    return {key for key, row in rows.items() if not within.holds(row)}
+    return {key for key, row in rows.items() if not within.holds_row(row)}
 
 
 def _moved(

@@ -77,34 +77,39 @@ class Auditing:
         """What was changed stands, although the request did not come to its end. Never raises."""
         if page.noted.changed:
             quietly(self._sink, *self._bodies(page, status, "not answered as done"))
+        elif page.noted.tampered:
+            quietly(self._sink, *noting.alarms(page.noted, self._about(page, status, None)))
 
     def _bodies(self, page: Page, status: int | None, reason: str | None) -> list[bytes]:
-        principal, noted, path = page.principal, page.noted, page.path
-        environment = principal.environment
+        noted, path = page.noted, page.path
+        environment = page.principal.environment
 
         def marked(schema: str, key: str) -> str:
             return self.witness.mark(environment, schema, key)
 
-        about: dict[str, Any] = {
-            "via": "interface",
-            "by": principal.client,
-            "environment": environment,
-            "operation": page.operation,
-            "status": status,
-            "reason": reason,
-        }
+        about = self._about(page, status, reason)
         if noted.subject is None:
             noted.subject = next((path[name] for name in SUBJECTS if name in path), None)
         if not noted.parts:
             about["schema"] = page.schema
             about["records"] = [marked(page.schema, path[name]) for name in RECORDS if name in path]
-        lines = noting.bodies(noted, about, page.event, marked)
+        lines = noting.bodies(noted, about, page.event, marked) + noting.alarms(noted, about)
         if self.witness.baits:
             for part in noted.parts:
                 if part.event is Event.REVEAL:
                     marks = [marked(part.schema, key) for key in part.keys]
                     lines += self.witness.alarms(marks, **{**about, "schema": part.schema})
         return lines
+
+    def _about(self, page: Page, status: int | None, reason: str | None) -> dict[str, Any]:
+        return {
+            "via": "interface",
+            "by": page.principal.client,
+            "environment": page.principal.environment,
+            "operation": page.operation,
+            "status": status,
+            "reason": reason,
+        }
 
 
 def _narrow(part: Part, rights_to: RightsTo) -> None:

@@ -1,6 +1,7 @@
 import asyncio
 
 from proxy.model.value import Value
+from proxy.storage.changes import Insert, Remove
 from proxy.storage.memory import MemoryStore
 from proxy.vault.reveal import Shown, own, reveal, reveal_anywhere
 from proxy.vault.staging import Held, bind, promote, stage_creates, stage_updates
@@ -92,6 +93,18 @@ async def test_a_damaged_row_fails_alone() -> None:
     )
     assert [row[0] and row[0].text for row in revealed.values] == ["Ann", None]
     assert bench.events["unopenable"] >= 1
+
+
+async def test_a_row_under_the_key_of_another_record_is_not_that_record() -> None:
+    bench = await make_bench()
+    await person(bench, "7", "Ann")
+    await person(bench, "8", "Bo")
+    table, rows = bench.people.table, await bench.people.by_key(("7", "8"))
+    one, other = rows["7"], rows["8"]
+    await bench.store.commit(table, [Remove(one.rid), Remove(other.rid)])
+    await bench.store.commit(table, [Insert(one._replace(key=other.key)), Insert(other._replace(key=one.key))])
+    assert await bench.people.by_key(("7", "8")) == {}
+    assert bench.events["tampered"] == 2
 
 
 async def test_swapped_bodies_do_not_open() -> None:
