@@ -14,6 +14,7 @@ from urllib.parse import unquote_to_bytes
 from proxy.errors import Code, VaultError
 from proxy.redactor.codecs import form
 from proxy.redactor.names import fold
+from proxy.redactor.paths import is_text, without_foreign
 
 #: Names of the member, as loosely as applications compare them.
 _NAMES = frozenset({"_method", "x-http-method-override"})
@@ -88,13 +89,22 @@ def _of_form(body: bytes, limit: int) -> Iterator[str]:
     for text in dict.fromkeys((body, body.replace(b";", b"&"))):
         for member in form.members(text, limit):
             if is_name(member.name):
-                raw = text[member.start : member.end].replace(b"+", b" ")
-                yield _method(unquote_to_bytes(raw).decode(errors="replace"))
+                yield _method(_text(text[member.start : member.end]))
 
 
-def is_query_name(name: str) -> bool:
-    """Whether a query parameter is the one; Salesforce has a name of its own for it."""
-    return is_name(name) or form.loosely(name) == "_httpmethod"
+def in_query(query: bytes) -> Iterator[str]:
+    """Values of the parameter in a query; Salesforce has a name of its own for it. Older applications separate by ``;``, too."""
+    text = query.replace(b";", b"&")
+    for member in form.members(text, len(text) + 1):
+        if is_name(member.name) or form.loosely(member.name) == "_httpmethod":
+            yield _method(_text(text[member.start : member.end]))
+
+
+def maybe_in_query(query: bytes) -> bool:
+    """Whether a query may hold the parameter; cheap, and wrong only towards yes."""
+    if b"method" in query.lower():
+        return True
+    return (b"%" in query or not query.isascii()) and b"method" in without_foreign(unquote_to_bytes(query)).lower()
 
 
 def is_name(name: str) -> bool:
@@ -124,7 +134,15 @@ class _Members(list[tuple[str, object]]):
 def _hinted(body: bytes) -> bool:
     """Whether the word that all names have may stand anywhere; cheap, and wrong only towards yes."""
     plain = body.lower()
-    return b"method" in plain or ((b"%" in plain or b"\\" in plain) and _SPELT.search(body) is not None)
+    if b"method" in plain or ((b"%" in plain or b"\\" in plain) and _SPELT.search(body) is not None):
+        return True
+    decoded = unquote_to_bytes(plain) if b"%" in plain else plain
+    return not is_text(decoded) and b"method" in without_foreign(decoded).lower()
+
+
+def _text(raw: bytes) -> str:
+    """A form value for applications that drop what is no UTF-8."""
+    return unquote_to_bytes(raw.replace(b"+", b" ")).decode(errors="ignore")
 
 
 def _method(value: str) -> str:

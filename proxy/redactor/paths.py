@@ -2,7 +2,8 @@
 
 Servers and frameworks disagree on what a path means: some decode escapes twice, some take ``%2f`` or a backslash for
 a slash, some drop ``;x`` parameters before they resolve dot segments and some after, some take the first name behind two
-slashes for a host, and some stop at NUL. A reading is the list of
+slashes for a host, and some stop at NUL. Bytes that are no UTF-8 are dropped by some, replaced by others, and taken for Latin-1
+by older ones. A reading is the list of
 segments that one such order of steps gives. The target itself is never changed: rules are matched against
 readings, and what is forwarded is what came.
 """
@@ -29,6 +30,8 @@ _SLASHES = re.compile(rb"/{2,}")
 _PARAMETERS = re.compile(rb";[^/]*")
 _SEPARATOR_ESCAPES = re.compile(rb"%(2f|5c)", re.IGNORECASE)
 _WIDE_ESCAPE = re.compile(rb"%[uU]00([0-9A-Fa-f]{2})")
+#: ASCII written in two or three bytes, as no UTF-8 may (RFC 3629 section 3) and lenient decoders take it all the same.
+_OVERLONG = re.compile(rb"[\xc0\xc1][\x80-\xbf]|\xe0[\x80\x81][\x80-\xbf]")
 _FORMAT = re.compile(rb"\.[A-Za-z0-9_-]{1,16}\Z")
 _ASKED = re.compile(rb"[?#]")
 _ABSOLUTE = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
@@ -58,10 +61,23 @@ def split_target(target: bytes) -> Target:
 
 def is_plain(path: bytes) -> bool:
     """Whether the path begins with a slash and has one reading only: its own segments."""
+    if not path.isascii() and not is_text(path):
+        return False
     text = path.decode("latin-1")  # searching text costs a fifth of searching bytes
     return text[:1] == "/" != text[-1:] and not (
         "%" in text or "//" in text or "/." in text or ";" in text or "\\" in text or "#" in text
     )
+
+
+def is_text(data: bytes) -> bool:
+    """Whether the bytes are UTF-8, as nearly always."""
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def segments(path: bytes) -> Reading:
@@ -93,7 +109,33 @@ def readings(path: bytes) -> tuple[Reading, ...]:
             raise VaultError(
                 Code.BAD_REQUEST, "The request path can be read in too many ways; write it without escapes."
             )
+    for reading in tuple(found):
+        if not is_text(b"".join(reading)):
+            found.update(dict.fromkeys(_as_text(reading)))
     return tuple(found)
+
+
+def _as_text(reading: Reading) -> Iterator[Reading]:
+    """The same segments for applications that make text of them whatever they hold."""
+    for make in (without_foreign, _shortened, _replaced, _from_latin):
+        yield tuple(filter(None, map(make, reading)))
+
+
+def without_foreign(data: bytes) -> bytes:
+    """The bytes without those that are no UTF-8."""
+    return data.decode(errors="ignore").encode()
+
+
+def _replaced(data: bytes) -> bytes:
+    return data.decode(errors="replace").encode()
+
+
+def _from_latin(data: bytes) -> bytes:
+    return data if is_text(data) else data.decode("latin-1").encode()
+
+
+def _shortened(data: bytes) -> bytes:
+    return without_foreign(_OVERLONG.sub(lambda found: bytes([(found[0][-2] & 3) << 6 | found[0][-1] & 63]), data))
 
 
 def looser(reading: Reading) -> Iterator[Reading]:
@@ -156,6 +198,10 @@ def _steps(text: bytes, decodes: int) -> list[tuple[bytes, int]]:
         steps.append((text.partition(b"\0")[0], decodes))  # where text in C ends
     if b"/." in text:
         steps.append((_resolve(text), decodes))
+    if not is_text(text):
+        steps.append((without_foreign(text), decodes))
+        if _OVERLONG.search(text):
+            steps.append((_shortened(text), decodes))
     return steps
 
 

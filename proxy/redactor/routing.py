@@ -16,10 +16,9 @@ Readings that hit two different operations are refused (``BAD_REQUEST``). A hit 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from types import MappingProxyType
-from urllib.parse import parse_qsl, unquote_to_bytes
 
 from proxy.errors import Code, VaultError
-from proxy.redactor.override import is_query_name
+from proxy.redactor.override import in_query, maybe_in_query
 from proxy.redactor.paths import Reading, Target, is_plain, looser, readings, segments, split_target
 from proxy.redactor.rules import Endpoint, Match, Operation
 from proxy.redactor.template import Template, overlaps, parse_template
@@ -85,7 +84,7 @@ class Router:
         header of the method-override family names. Raises ``VaultError(BAD_REQUEST)``, see the module.
         """
         path, _, query = target.partition(b"?")
-        if self._alone is None or override or (query and _may_override(query)) or not is_plain(path):
+        if self._alone is None or override or (query and maybe_in_query(query)) or not is_plain(path):
             return self._match_any(method, host, split_target(target), override)
         trie = self._alone.exact.get(method)
         if trie is None:
@@ -172,11 +171,6 @@ def _matters_to_post(operation: Operation) -> bool:
     return "GET" in operation.methods and bool(operation.request.query or operation.request.body)
 
 
-def _may_override(query: bytes) -> bool:
-    """Whether a query may hold a parameter that names a method; cheap, and wrong only towards yes."""
-    return b"method" in query.lower() or (b"%" in query and b"method" in unquote_to_bytes(query).lower())
-
-
 def _has_capitals(segment: bytes) -> bool:
     return segment != segment.lower()
 
@@ -206,10 +200,8 @@ def _methods(method: str, query: bytes, override: str | None) -> list[str]:
     named = [method.upper()]
     if override:
         named.append(override.strip().upper())
-    if named[0] == "POST" and query and _may_override(query):
-        text = query.decode("latin-1").replace(";", "&")  # older applications separate by it
-        pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=None)
-        named.extend(value.partition("\0")[0].strip().upper() for name, value in pairs if is_query_name(name))
+    if named[0] == "POST" and query and maybe_in_query(query):
+        named.extend(in_query(query))
     return list(dict.fromkeys("GET" if name == "HEAD" else name for name in named))
 
 

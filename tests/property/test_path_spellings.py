@@ -14,6 +14,9 @@ RULES = rules_of(
 )
 ROUTER = Router(RULES.operations, RULES.endpoints)
 
+#: What is no UTF-8 where ASCII follows: some servers drop it.
+FOREIGN = ["%FF", "%fe", "\xff", "%ED%A0%80", "%C3", "\xe2\x82", "%F0%9F"]
+
 SEGMENT = st.text(alphabet="abcXYZ0189-_~", min_size=1, max_size=6)
 PATHS = st.one_of(
     st.just(("POST", ("api", "contacts"))),
@@ -51,18 +54,22 @@ def obfuscated(draw: st.DrawFn) -> tuple[str, bytes, tuple[str, ...]]:
                     ["", "x/%2e%2E/"],
                     ["", "x/..;p/"],
                     ["", "x/%252e%252e/"],
+                    ["", "x/.%ff./"],
                 ]
             )
         )
     )
+    foreign = st.sampled_from(draw(st.sampled_from([[""], [""], ["", *FOREIGN], ["", "%25fe"]])))
     parameters = st.sampled_from(draw(st.sampled_from([[""], ["", ";v=1"], ["", "%3bv"]])))
     target = ""
     for segment in segments:
-        target += draw(slashes) + draw(detours) + draw(spelled(segment)) + draw(parameters)
+        cut = draw(st.integers(0, len(segment)))
+        parts = draw(spelled(segment[:cut])), draw(foreign), draw(spelled(segment[cut:]))
+        target += draw(slashes) + draw(detours) + "".join(parts) + draw(parameters)
     target = "/" + target.lstrip("/") if target.startswith("//") and draw(st.booleans()) else target
     assume(target.startswith("/"))
     target += draw(st.sampled_from(["", "/", "?a=b", "?x=/y/../z"]))
-    return draw(st.sampled_from([method, method.lower()])), target.encode(), segments
+    return draw(st.sampled_from([method, method.lower()])), target.encode("latin-1"), segments
 
 
 @given(obfuscated())
@@ -79,6 +86,14 @@ def test_every_spelling_of_a_ruled_path_hits_its_rule_or_is_refused(case):
     assert method.upper() in found.operation.methods
     assert len([part for part in found.operation.template.split("/") if part]) == len(segments)
     assert target == raw
+
+
+@given(st.text("abc/.", max_size=12), st.sampled_from(FOREIGN), st.text("abc/.", max_size=12))
+def test_a_path_with_bytes_that_are_no_text_passes_where_no_reading_hits_a_rule(before, foreign, after):
+    target = f"/static/{before}{foreign}{after}".encode("latin-1")
+    assume(b".." not in target)
+    assert ROUTER.match("POST", "h", target) is None
+    assert ROUTER.endpoint("h", target) is RULES.endpoints[0]
 
 
 @given(st.binary(max_size=60), st.sampled_from(["GET", "POST", "PUT", "x"]))

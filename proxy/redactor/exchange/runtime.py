@@ -154,7 +154,7 @@ def _override(values: Iterable[bytes]) -> str:
     named = {method.strip().upper() for value in values for method in value.split(b",")}
     if len(named) > 1:
         raise VaultError(Code.BAD_REQUEST, "The request names several methods to override its own: send one.")
-    return named.pop().decode("latin-1")
+    return named.pop().decode("ascii", "ignore")  # a method has no other letters, and some applications drop them
 
 
 def recipe(entity: Entity) -> Recipe:

@@ -13,6 +13,8 @@ LOCK = Path(__file__).with_name("requirements.txt")
 POP_CLIENT = Path(__file__).with_name("popclient.txt")
 #: OAuth 2.0 clients by different hands.
 OAUTH_CLIENTS = Path(__file__).with_name("oauthclients.txt")
+#: A framework that drops bytes which are no UTF-8 from paths.
+LENIENT = Path(__file__).with_name("lenient.txt")
 CACHE = Path(__file__).parents[3] / ".cache" / "real-applications"
 
 _TIME = 300.0  # seconds for the slowest download that is still worth waiting for

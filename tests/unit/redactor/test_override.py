@@ -69,6 +69,7 @@ def test_a_body_of_another_type_names_none(declared):
         b"a=1;_method=PUT",
         b"_method=PUT&_method=put&_method=&_method",
         b"\xff=\xff&_method=PUT",
+        b"_met%FFhod=P\xffUT%ED%A0%80",
     ],
 )
 def test_a_form_names_a_method(body):
@@ -104,7 +105,7 @@ def test_two_methods_in_a_body_are_refused():
 def test_a_form_of_many_members_is_refused_only_if_it_may_name_one():
     many = b"a=1&" * 30
     assert read(many, FORM) is None
-    for more in (b"_method=PUT", b"_m%65thod=PUT", b"_%u006dethod=PUT"):
+    for more in (b"_method=PUT", b"_m%65thod=PUT", b"_%u006dethod=PUT", b"_me%FFthod=PUT", b"_me\xffthod=PUT"):
         assert refused(many + more, FORM) is Code.TOO_LARGE
         assert refused(many.replace(b"&", b";") + more, FORM) is Code.TOO_LARGE
 

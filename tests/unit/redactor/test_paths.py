@@ -40,6 +40,8 @@ def test_plain_paths_are_known_as_such(path):
         b"/a;b",
         b"/a\\b",
         b"/a#b",
+        b"/a\xff",
+        b"/\xed\xa0\x80",
         b"a",
         b"",
         b"/.well-known",
@@ -75,6 +77,20 @@ def test_unusual_paths_are_known_as_such(path):
         (b"/a/b;jsessionid=1?", b"a/b;jsessionid=1?"),
         (b"/x%2fy/%2e%2e/a/b", b"a/b"),
         (b"/%u0061/b", b"a/b"),
+        (b"/a%FF/b", b"a/b"),
+        (b"/%fea/b", b"a/b"),
+        (b"/a\xff/b", b"a/b"),
+        (b"/a%ED%A0%80/b", b"a/b"),
+        (b"/%ED%A0%BD%ED%B8%80a/b", b"a/b"),
+        (b"/a%25FF/b", b"a/b"),
+        (b"/%FF/a/b", b"a/b"),
+        (b"/x/.%FF./a/b", b"a/b"),
+        (b"/%2\xff561/b", b"a/b"),
+        (b"/%C1%A1/b", b"a/b"),
+        (b"/%E0%81%A1/b", b"a/b"),
+        (b"/x/..%C0%AFa/b", b"a/b"),
+        (b"/a%FF/b", b"a\xef\xbf\xbd/b"),
+        (b"/\xe5/b", "å/b".encode()),
     ],
 )
 def test_each_usual_reading_is_among_them(path, reading):
@@ -89,6 +105,12 @@ def test_the_standard_reading_comes_first():
 
 def test_a_harmless_escape_has_two_readings():
     assert readings(b"/a%20b/c") == ((b"a b", b"c"), (b"a%20b", b"c"))
+
+
+def test_text_beyond_ascii_has_no_reading_of_its_own():
+    path = "/år/köp".encode()
+    assert readings(b"/%C3%A5r/k%C3%B6p") == ((b"\xc3\xa5r", b"k\xc3\xb6p"), (b"%C3%A5r", b"k%C3%B6p"))
+    assert readings(path) == ((b"\xc3\xa5r", b"k\xc3\xb6p"),) * 2
 
 
 def test_a_path_made_of_tricks_is_refused_instead_of_followed():

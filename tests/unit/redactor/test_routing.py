@@ -42,7 +42,7 @@ def hit(router: Router, method: str, target: str, override: str | None = None) -
         ("PATCH", "/contacts/new", "PUT|PATCH /contacts/{id}", {"id": "new"}),
         ("GET", "/contacts/a%20b", "GET /contacts/{id}", {"id": "a b"}),
         ("GET", "/contacts/%C3%A5", "GET /contacts/{id}", {"id": "å"}),
-        ("GET", "/contacts/%ff", "GET /contacts/{id}", {"id": "\udcff"}),
+        ("GET", "/contacts/x%ff", "GET /contacts/{id}", {"id": "x\udcff"}),
         ("GET", "/contacts/a%2Fb", "GET /contacts/{id}", {"id": "a/b"}),
         ("GET", "/Contacts/AbC", "GET /contacts/{id}", {"id": "AbC"}),
         ("POST", "/contacts/17/change", "POST /contacts/{id}/change/", {"id": "17"}),
@@ -122,6 +122,12 @@ def test_an_override_counts_beside_the_method(router):
     assert hit(router, "POST", "/contacts/17?%5fmethod%5b%5d=patch") == patched
     assert hit(router, "POST", "/contacts/17?x-http-method-override=patch") == patched
     assert hit(router, "POST", "/contacts/17?_HttpMethod=PATCH") == patched
+    for foreign in ("%FF", "\udcff", "%ED%A0%80"):  # some applications drop it
+        found = router.match(
+            "POST", "h", f"/contacts/17?_met{foreign}hod=pat{foreign}ch".encode(errors="surrogateescape")
+        )
+        assert found is not None
+        assert found.operation.label == patched[0]
     assert hit(router, "POST", "/contacts/17?method=patch") is None
     assert hit(router, "POST", "/contacts/17?%5fmethod=put") == ("PUT|PATCH /contacts/{id}", {"id": "17"})
     assert hit(router, "GET", "/contacts/17?_method=put") == ("GET /contacts/{id}", {"id": "17"})
@@ -134,6 +140,15 @@ def test_an_override_that_hits_another_rule_is_refused(router):
     assert caught.value.code is Code.BAD_REQUEST
     with pytest.raises(VaultError):
         hit(router, "POST", "/contacts?_method=GET")
+
+
+def test_bytes_that_are_no_text_lead_past_no_rule(router):
+    for target in (b"/cont%FFacts", b"/contacts%ff", b"/\xfecontacts", b"/%ED%A0%80contacts", b"/con%25FFtacts"):
+        found = router.match("POST", "h", target)
+        assert found is not None
+        assert found.operation.label == "POST /contacts"
+        assert router.overridable("h", target + b"/17")
+    assert router.match("POST", "h", b"/elsewhere/%FF") is None
 
 
 def test_a_path_with_rules_of_other_methods_can_be_overridden(router):
