@@ -121,6 +121,7 @@ def _response(operation: Operation) -> dict[str, Any]:
     return {
         "body": _body(rule.body),
         "id": _id(rule.id, rule.body),
+        "restore": "anywhere" if rule.anywhere else "named",
         "success": [*_statuses(rule.success), *map(_condition, rule.conditions)],
     }
 

@@ -173,6 +173,7 @@ class ResponseRule:
     id: IdPlace | None
     success: frozenset[int]  #: statuses that mean "the application took it"
     conditions: tuple[Condition, ...] = ()  #: and those that mean it on a condition
+    anywhere: bool = False  #: in an answer of success that is no named object, tokens are restored wherever they stand
 
 
 @dataclass(frozen=True, slots=True)

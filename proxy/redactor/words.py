@@ -1,7 +1,7 @@
-"""The caller's own words: what a request holds in the clear, as an application may repeat it in an error.
+"""The caller's own words: what a request holds in the clear, as an application may repeat it in a page.
 
-A token that the caller wrote into a request without being its owner must come back as the text it is. Otherwise
-anybody who has seen a token could have it read out by sending it where the application repeats what it does not like.
+Only for pages in which a rule has every token restored (``restore: anywhere``). A token that the caller wrote into the request
+in one of the usual forms comes back as the text it is. Forms cannot be completed, so errors go by another rule (``error_answers``).
 """
 
 import re
@@ -19,7 +19,7 @@ _ESCAPE = re.compile(rb"\\(?:u00([0-7][0-9A-Fa-f])|([/\"\\]))")
 
 
 class Words:
-    """Asked only when an answer other than success holds tokens that the exchange does not know."""
+    """Asked only when a page holds tokens that the exchange does not know."""
 
     def __init__(self, request: Request) -> None:
         parts = [request.target, *(value for _, value in request.headers), request.body]

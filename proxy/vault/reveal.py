@@ -1,7 +1,8 @@
 """From tokens back to values: one look-up for a whole answer, however long its list.
 
 A token is resolved by the record id it carries (SEALED), by the application's id beside it, or by the token index,
-in this order, and only to a value whose stored token is exactly this text: a look-alike stays what it is.
+in this order, and only to a value of this very field whose stored token is exactly this text. A look-alike stays what it
+is, and so does a token in another field than the one that it was made for.
 """
 
 from collections.abc import Collection as Some
@@ -31,17 +32,25 @@ class Opened:
     row: Row
     live: Content
     staged: list[tuple[Staged, Content | None]] = field(default_factory=list)
-    values: dict[tuple[str, str], Value] = field(default_factory=dict)
     repeats: bool = False  #: whether values of one field have one token
+    values: dict[tuple[str, str], Value] = field(default_factory=dict)  #: by (field, token)
+    _texts: frozenset[str] | None = None
 
     def learn(self, content: Content) -> None:
         """Add the tokens of a version; a version learnt earlier wins where small tokens collide."""
+        self._texts = None
         for name, values in content.fields.items():
             if len(values) > 1 and len(set(tokens(values))) < len(values):
                 self.repeats = True
             for kept in values:
                 self.values.setdefault((name, kept.token), kept.value)
-                self.values.setdefault(("", kept.token), kept.value)
+
+    @property
+    def token_texts(self) -> frozenset[str]:
+        """The texts of all tokens, whatever their field. Asked for only once a token stands where it opens nothing."""
+        if self._texts is None:
+            self._texts = frozenset(token for _, token in self.values)
+        return self._texts
 
     def version(self, places: Some[tuple[str, str]]) -> Content:
         """The version that an object with these tokens is: the newest in doubt of which it shows what the live one lacks."""
@@ -81,12 +90,10 @@ async def reveal(collection: Collection, shown: Sequence[Shown], began: int | No
     result = Revealed([], [], [], opened)
     missing: list[tuple[int, int, bytes]] = []
     for index, (item, rids) in enumerate(zip(shown, marks, strict=True)):
-        home = (at.get(item.id) if item.id is not None else None) or _only(opened, rids)
+        home = (at.get(item.id) if item.id is not None else None) or _only(opened, item, rids)
         values: list[Value | None] = []
         for place, ((name, text), rid) in enumerate(zip(item.places, rids, strict=True)):
-            value = _find(opened.get(rid) if rid is not None else None, name, text, sealed=True) or _find(
-                home, name, text
-            )
+            value = _find(opened.get(rid) if rid is not None else None, name, text) or _find(home, name, text)
             if value is None and (rid is not None or _indexable(collection, name, text)):
                 missing.append((index, place, collection.token_hash(name, text)))
             values.append(value)
@@ -173,7 +180,7 @@ class Anywhere(NamedTuple):
 
 
 async def reveal_anywhere(collection: Collection, texts: Iterable[str]) -> Anywhere:
-    """Values of tokens found in running text, where no field and no record is known."""
+    """Values of tokens found in running text, where no field and no record is known: each stands for its own field there."""
     candidates = list(dict.fromkeys(texts))
     shown = [
         Shown(
@@ -183,11 +190,22 @@ async def reveal_anywhere(collection: Collection, texts: Iterable[str]) -> Anywh
     ]
     revealed = await reveal(collection, shown)
     found: dict[str, Value] = {}
-    for text, values in zip(candidates, revealed.values, strict=True):
-        value = next((value for value in values if value is not None), None)
+    for text, item, values in zip(candidates, shown, revealed.values, strict=True):
+        value = next((value for value in values if value is not None), None) or _of_old_shape(
+            collection, item, revealed
+        )
         if value is not None:
             found[text] = value
     return Anywhere(found, [record for _, record in revealed.loose], revealed.opened)
+
+
+def _of_old_shape(collection: Collection, item: Shown, revealed: Revealed) -> Value | None:
+    """The value of a token that carries its record and looks like those of another field: its own has got another shape since."""
+    for name, text in item.places[:1]:
+        one = revealed.opened.get(collection.identify(name, text) or 0)
+        if one is not None and text in one.token_texts:
+            return next(value for (_, token), value in one.values.items() if token == text)
+    return None
 
 
 #: A shape with so many tokens gives none that a value equals by chance.
@@ -217,10 +235,19 @@ async def own(collection: Collection, places: Iterable[tuple[str, str]]) -> froz
     return frozenset(hashes[digest] for digest, rids in found.items() if rids)
 
 
-def _only(opened: Mapping[int, Opened], rids: Iterable[int | None]) -> Opened | None:
-    """The one record that the tokens of an object carry, if they agree: the object is that record, bound or not yet."""
+def _only(opened: Mapping[int, Opened], item: Shown, rids: Sequence[int | None]) -> Opened | None:
+    """The one record that the tokens of an object carry, if they agree: the object is that record, bound or not yet.
+
+    Tokens of which none stands in its own field tell nothing.
+    """
     found = {rid for rid in rids if rid is not None and rid in opened}
-    return opened[found.pop()] if len(found) == 1 else None
+    if len(found) != 1:
+        return None
+    one = opened[found.pop()]
+    carried = [place for place, rid in zip(item.places, rids, strict=True) if rid == one.row.rid]
+    if any(place in one.values for place in carried):
+        return one
+    return None if all(text in one.token_texts for _, text in carried) else one
 
 
 async def _by_ids(
@@ -289,11 +316,9 @@ def _is_told(collection: Collection, record: Opened, name: str) -> bool:
     return name in unique or not unique
 
 
-def _find(opened: Opened | None, name: str, text: str, *, sealed: bool = False) -> Value | None:
-    """The value of a token in one record: in its field, or, for a token that names its record, in any field."""
-    if opened is None:
-        return None
-    return opened.values.get((name, text)) or (opened.values.get(("", text)) if sealed else None)
+def _find(opened: Opened | None, name: str, text: str) -> Value | None:
+    """The value of a token in one record, in the field that it was made for."""
+    return None if opened is None else opened.values.get((name, text))
 
 
 def _indexable(collection: Collection, name: str, text: str) -> bool:

@@ -2,7 +2,7 @@
 
 Small tokens (a date, four digits, a constant) mean something in one record and one field only, and equal values may
 have been spelled differently: so an object of an answer is first told to be one of the records at hand. A token that
-carries its record's id means the same everywhere.
+carries its record's id means the same in every object, in the field that it was made for.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,12 +14,10 @@ from proxy.vault.collection import Collection
 from proxy.vault.content import tokens as tokens_of
 from proxy.vault.staging import Held
 
-#: A token that only this exchange knows is found anywhere in a body if its shape has at least so many.
-_TELLING_SHAPE = 1000.0
-_TELLING_LENGTH = 4
-
 #: Values by token, by field.
 _Known = dict[str, dict[str, Value]]
+#: A field and a token of it.
+_Place = tuple[str, str]
 
 
 class Recall:
@@ -32,8 +30,8 @@ class Recall:
         self._held = held
         self._known: list[_Known] = []
         self._repeated: list[dict[tuple[str, str], Iterator[Value]]] = []
-        self._sealed: dict[str, Value] = {}
-        self._owners: dict[str, int] = {}
+        self._sealed: dict[_Place, Value] = {}
+        self._owners: dict[_Place, int] = {}
 
     def rows(self, items: Sequence[Item]) -> list[list[Value | None]]:
         """For every place of every object the value of its token; ``None`` where it is not known here."""
@@ -55,34 +53,17 @@ class Recall:
         sealed = [name for name, made in self._collection.tokenizers.items() if made.resolution is Resolution.SEALED]
         for index, known in enumerate(self._known):
             for name in sealed:
-                tokens = known.get(name, {})
+                tokens = {(name, token): value for token, value in known.get(name, {}).items()}
                 self._sealed.update(tokens)
                 self._owners.update(dict.fromkeys(tokens, index))
-
-    def anywhere(self) -> dict[str, Value]:
-        """Values by token text, for running text: only tokens that mean one thing and hardly stand there by chance."""
-        self._index()
-        found: dict[str, Value] = {}
-        doubtful: set[str] = set()
-        telling = [
-            name
-            for name, shape in self._collection.shapes.items()
-            if shape.capacity() >= _TELLING_SHAPE and shape.resolution is not Resolution.CLEAR
-        ]
-        for tokens in (known.get(name, {}) for known in self._known for name in telling):
-            for token, value in tokens.items():
-                if found.setdefault(token, value) != value:
-                    doubtful.add(token)
-        return {
-            token: value for token, value in found.items() if token not in doubtful and len(token) >= _TELLING_LENGTH
-        }
 
     def _owner(self, item: Item, keys: dict[str, int], count: int) -> int | None:
         """Which of the records an object is: by its id, by tokens that only one of them has, or because both are alone."""
         if item.id is not None and item.id in keys:
             return keys[item.id]
         owners = self._owners
-        claimed = {owners[spot.value.text] for spot in item.spots if spot.value and spot.value.text in owners}
+        places = [(spot.field, spot.value.text) for spot in item.spots if spot.value]
+        claimed = {owners[place] for place in places if place in owners}
         if len(claimed) == 1:
             return claimed.pop()
         alone = count == 1 and len(self._held) == 1 and not claimed
@@ -94,7 +75,7 @@ class Recall:
         row: list[Value | None] = []
         for spot in item.spots:
             text = spot.value.text if spot.value is not None else None
-            value = None if text is None else known.get(spot.field, {}).get(text) or self._sealed.get(text)
+            value = None if text is None else known.get(spot.field, {}).get(text) or self._sealed.get((spot.field, text))
             if repeated and text is not None and (several := repeated.get((spot.field, text))):
                 value = next(several, value)
             row.append(value)

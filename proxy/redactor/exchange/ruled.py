@@ -4,8 +4,7 @@ The order is the promise: values are durable in the vault before ``outgoing`` re
 ``incoming`` does. All state lives for one exchange; nothing is shared between the requests of a connection.
 """
 
-import re
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -13,6 +12,7 @@ from proxy.errors import Code, VaultError
 from proxy.model.value import Value
 from proxy.redactor import restore
 from proxy.redactor.codecs.media import Media, classify
+from proxy.redactor.exchange.error_answers import WITHHELD, ErrorTokens
 from proxy.redactor.exchange.joined import Joined
 from proxy.redactor.exchange.recall import Recall
 from proxy.redactor.exchange.settling import settle
@@ -28,10 +28,10 @@ from proxy.redactor.splice import splice
 from proxy.redactor.success import Outcome, outcome
 from proxy.redactor.words import Words
 from proxy.telemetry.metrics import Cell
-from proxy.tokenization.base import Resolution
 from proxy.vault.joining import keep
 from proxy.vault.reconcile import reconcile, reconcile_gone
 from proxy.vault.reveal import Revealed, Shown, own, reveal, reveal_anywhere
+from proxy.vault.staging import Held
 from proxy.vault.vault import Vault
 
 _GONE = (404, 410)
@@ -52,7 +52,9 @@ class RuleExchange:
         self._writing = Writing(joined, vault) if plan.operation.verb is not Verb.READ else None
         self._ids: list[str] = []
         self._own: frozenset[tuple[str, str]] = frozenset()  #: (field, token) of what it searched for by token already
-        self._asked: dict[str, Value] = {}  #: what it searched for, in the caller's spelling
+        self._asked: dict[
+            tuple[str, str], Value
+        ] = {}  #: by (field, token) what it searched for, in the caller's spelling
         self._request: Request | None = None  #: as it came
         self._revealed: Revealed | None = None  #: what its answer was restored from
 
@@ -90,7 +92,7 @@ class RuleExchange:
         if spot.value is None or spot.value.text == "" or (spot.field, spot.value.text) in self._own:
             return None
         token = self._collection.same_token(spot.field, spot.value)
-        self._asked[token.text] = spot.value
+        self._asked[spot.field, token.text] = spot.value
         return token
 
     async def _search(self, target: bytes, items: Sequence[Item]) -> bytes:
@@ -124,7 +126,8 @@ class RuleExchange:
             return True
         if outcome is Outcome.TAKEN:
             untold = kind is None and self._refuses_unread and header(headers, b"content-type") is None
-            return self._plan.response is not None and (untold or kind in (Surroundings.JSON, Surroundings.FORM))
+            named = self._plan.response is not None and (untold or kind in (Surroundings.JSON, Surroundings.FORM))
+            return named or (self._operation.response.anywhere and kind is not None)
         return self._operation.endpoint.on_error.upstream_not_2xx == "scan" and kind is not None
 
     async def settled(self, status: int, headers: RawHeaders) -> None:
@@ -166,11 +169,11 @@ class RuleExchange:
         """The answer as the caller may see it, after the vault has settled what it decides."""
         try:
             outcome = self._outcome(answer.status, answer.headers, answer.body)
-            if outcome is Outcome.TAKEN:
+            if outcome is Outcome.TAKEN and not self._is_page(answer):
                 return await self._restore(answer)
             await self._settle(outcome, answer.status, answer.headers, None)
             await self._told(outcome, answer.status)
-            return await self._scan(answer)
+            return await self._scan(answer, page=outcome is Outcome.TAKEN)
         finally:
             self._close()
 
@@ -239,17 +242,24 @@ class RuleExchange:
             for index, spot in enumerate(item.spots):
                 if spot.value is not None:
                     value = next(found)
-                    row[index] = row[index] or value or self._asked.get(spot.value.text)
+                    row[index] = row[index] or value or self._asked.get((spot.field, spot.value.text))
         return own
 
     def _recall(self) -> Recall:
-        return Recall(self._collection, self._writing.held if self._writing is not None else ())
+        return Recall(self._collection, self._held)
 
     def _lone(self) -> str | None:
         """The id of the one record that the request is about."""
-        held = self._writing.held if self._writing is not None else ()
-        ids = self._ids or [one.key for one in held if one.key is not None]
+        ids = self._keys()
         return ids[0] if len(ids) == 1 else None
+
+    def _keys(self) -> list[str]:
+        """The ids of the records that the request is about."""
+        return self._ids or [one.key for one in self._held if one.key is not None]
+
+    @property
+    def _held(self) -> Sequence[Held]:
+        return self._writing.held if self._writing is not None else ()
 
     async def _reconcile(self, shown: Sequence[Shown], revealed: Revealed) -> None:
         if revealed.loose or any(row is not None and row.staged for row in revealed.rows):
@@ -272,46 +282,48 @@ class RuleExchange:
             raise error
         self._collection.observe("unrestored")
 
-    async def _scan(self, answer: Answer) -> Answer:
-        """Any other answer: our own tokens are restored wherever they stand, so that no caller has to read tokens.
-
-        Not those that the caller itself wrote there: they would tell it what belongs to others.
-        """
+    def _is_page(self, answer: Answer) -> bool:
+        """Whether an answer of success is one in which every token is to be restored, whoever it belongs to."""
+        named = (Surroundings.JSON, Surroundings.FORM) if self._plan.response is not None else ()
         kind = restore.surroundings(answer.headers)
-        if not answer.body or kind is None or self._operation.endpoint.on_error.upstream_not_2xx != "scan":
+        return self._operation.response.anywhere and kind is not None and kind not in named
+
+    async def _scan(self, answer: Answer, *, page: bool) -> Answer:
+        """Restore tokens wherever they stand: in a page those of anybody, else those of this exchange and of its record."""
+        kind = restore.surroundings(answer.headers)
+        scanned = page or self._operation.endpoint.on_error.upstream_not_2xx == "scan"
+        if not answer.body or kind is None or not scanned:
             return answer
-        values = {**self._asked, **self._recall().anywhere()}
-        found = restore.candidates(kind, answer.body, self._patterns(values), values)
-        unknown = self._unsaid({item.text: None for item in found if item.text not in values})
+        tokens = ErrorTokens(self._collection, self._held, self._asked, self._own)
+        withheld = answer.status in WITHHELD
+        stored = {} if withheld else tokens.of_held()
+        values = dict(tokens.exchange)
+        known = {**{text: one.value for text, one in stored.items()}, **values}
+        found = restore.candidates(kind, answer.body, tokens.patterns(known), known)
+        unknown = {item.text: None for item in found if item.text not in known and item.text not in tokens.returned}
         try:
-            if unknown:
-                anywhere = await reveal_anywhere(self._collection, unknown)
-                if anywhere.values:
-                    await self._teller.found(answer.status, anywhere.opened, self._collection)
-                values.update(anywhere.values)
-                if anywhere.loose:
-                    await self._decided(keep(self._collection, anywhere.loose, self._began))
+            if unknown and page:
+                values.update(await self._of_anybody(unknown, answer.status))
+            elif unknown and not withheld:
+                stored.update(await tokens.of_records(self._keys()))
+            quoted = {item.text: stored[item.text] for item in found if item.text in stored and item.text not in values}
+            if quoted:
+                await self._teller.quoted(answer.status, quoted.values())
+                values.update((text, one.value) for text, one in quoted.items())
         except VaultError as error:
             self._without_vault(error)
         edits = restore.rewrite(kind, found, values)
         return replace(answer, body=splice(answer.body, edits)) if edits else answer
 
-    def _unsaid(self, tokens: Mapping[str, None]) -> list[str]:
-        """Those that the caller did not write into its request."""
-        return Words(self._request).without(tokens) if tokens and self._request is not None else []
-
-    def _patterns(self, tokens: Iterable[str]) -> list[re.Pattern[str]]:
-        patterns = {
-            tokenizer.pattern.pattern: tokenizer.pattern
-            for tokenizer in self._collection.tokenizers.values()
-            if tokenizer.resolution in (Resolution.SEALED, Resolution.INDEXED)
-        }
-        own = [
-            re.escape(token)
-            for token in tokens
-            if len(token) >= _TELLING and not any(pattern.fullmatch(token) for pattern in patterns.values())
-        ]
-        return [*patterns.values(), *([re.compile(rf"(?<!\w)(?:{'|'.join(own)})(?!\w)", re.ASCII)] if own else [])]
+    async def _of_anybody(self, tokens: Mapping[str, None], status: int) -> Mapping[str, Value]:
+        """The values of tokens in a page, but those that the caller itself wrote into its request."""
+        words = Words(self._request).without(tokens) if self._request is not None else ()
+        anywhere = await reveal_anywhere(self._collection, words)
+        if anywhere.values:
+            await self._teller.found(status, anywhere.opened, self._collection)
+        if anywhere.loose:
+            await self._decided(keep(self._collection, anywhere.loose, self._began))
+        return anywhere.values
 
     # ------------------------------------------------------------------ settling
 
@@ -366,9 +378,6 @@ def _unreadable() -> VaultError:
         "The application took the request, but its answer cannot be read as the JSON or form that it should be.",
     )
 
-
-#: A token of this exchange is looked for inside running text only when it is too long to stand there by chance.
-_TELLING = 12
 
 #: What makes answers to reads pass with tokens, where the rule says so.
 _DOWN = (Code.VAULT_DOWN, Code.AUDIT_DOWN)

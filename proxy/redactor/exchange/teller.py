@@ -13,6 +13,7 @@ from proxy.audit.members import Event, body
 from proxy.audit.sink import quietly
 from proxy.audit.witness import Witness
 from proxy.model.value import Value
+from proxy.redactor.exchange.error_answers import StoredToken
 from proxy.redactor.redact import Item
 from proxy.redactor.rules import Operation, Verb
 from proxy.redactor.success import Outcome
@@ -91,10 +92,15 @@ class Teller:
             await self.sink.flushed()
 
     async def found(self, status: int, opened: Mapping[int, Opened], collection: VaultCollection) -> None:
-        """Values stand somewhere in an answer that is no success. Raises as ``revealed``."""
+        """Values stand anywhere in a page. Raises as ``revealed``."""
         keys = [collection.sealer.open_key(one.row) for one in opened.values()]
         fields = frozenset(name for one in opened.values() for name in one.live.fields)
         await self.revealed(status, keys, fields, opened.keys())
+
+    async def quoted(self, status: int, tokens: Collection[StoredToken]) -> None:
+        """Stored values stand in an answer that is no success. Raises as ``revealed``."""
+        records = {one.rid: one.key for one in tokens}
+        await self.revealed(status, list(records.values()), frozenset(one.field for one in tokens), records.keys())
 
     async def settled(self, outcome: Outcome, status: int, held: Sequence[Held], revealed: frozenset[str]) -> None:
         """What was written, and the answer shows these fields of it. Raises as ``revealed``; what was written is told later then."""

@@ -170,6 +170,7 @@ RESPONSE = Block(
         _MEMBERS,
         _ELSEWHERE,
         Key("id", _ID, "where the answer carries the id: from the object, or `header Location /contacts/{id}`", "`$.id` after a create"),
+        Key("restore", Word(("named", "anywhere"), later=("html", "csv", "text")), "answers of success: tokens are restored where the rule names a place, or, in a page of HTML or another text, every token wherever it stands, whoever it belongs to", "named"),
         Key("success", ListOf(Either(_SUCCESS, CONDITION), single=True), "statuses that mean the application took it, each alone or on a condition", "200 to 299, for forms also 302 and 303"),
     ),
     later=("carriers", "values", "split", "json"),
@@ -217,7 +218,7 @@ ON_ERROR = Block(
         Key("field_absent", Word(("count", "refuse")), "a field that the body lacks: counted in the metrics, or the request is refused", "count"),
         Key("unknown_token", Word(("leave",)), "a look-alike of a token that resolves to nothing stays as it is", "leave"),
         Key("unreadable_answer", Status(400, 599, "tokens"), "an answer of success that is JSON or a form, or says nothing of its kind, and cannot be read: another charset than UTF-8, a member that stands twice, no `Content-Type`. It passes with tokens in place, or the status is answered instead; the vault keeps what the application took", "tokens"),
-        Key("upstream_not_2xx", Word(("scan", "pass")), "other answers than success: own tokens anywhere in them are restored, or they pass", "scan"),
+        Key("upstream_not_2xx", Word(("scan", "pass")), "other answers than success: what the caller sent and what is stored of the record that the request names is restored anywhere in them (nothing stored with 401, 403, 404, 407, 410), or they pass", "scan"),
     ),
     later=("guard",),
 )  # fmt: skip

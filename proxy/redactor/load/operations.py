@@ -129,13 +129,14 @@ def _response(
     # The answer to a delete of many is seldom the records themselves: it is restored where the file says so.
     default = verb is not Verb.DELETE or (is_single(place) and not (inner is not None and "id" in inner))
     stated = inner is not None and any(key in inner for key in PLACES)
-    body = compile_body(inner, entity, default=default or stated, faults=faults)
+    anywhere = inner is not None and inner.value("restore") == "anywhere"
+    body = compile_body(inner, entity, default=(default and not anywhere) or stated, faults=faults)
     form = sent is not None and bool(sent.form)
     success = compile_success(inner, _SUCCESS | ({302, 303} if form else frozenset()), faults)
     named = response_id(section, verb, sent, faults, statuses(success))
     if inner is not None:
         check_named(inner, named, success, faults)
-    return ResponseRule(body, named, *success)
+    return ResponseRule(body, named, *success, anywhere)
 
 
 def _check_same(operation: Operation, section: Section, faults: Faults) -> None:

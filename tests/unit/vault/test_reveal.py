@@ -1,9 +1,11 @@
 import asyncio
 
+import pytest
+
 from proxy.model.value import Value
 from proxy.storage.changes import Insert, Remove
 from proxy.storage.memory import MemoryStore
-from proxy.vault.reveal import Shown, own, reveal, reveal_anywhere
+from proxy.vault.reveal import Shown, own, reveal
 from proxy.vault.staging import Held, bind, promote, stage_creates, stage_updates
 from tests.support.stores import FailingStore
 from tests.support.vaults import Bench, draft, make_bench, token
@@ -70,12 +72,26 @@ async def test_look_alikes_and_other_text_stay_what_they_are() -> None:
     assert revealed.values == [[None, None, None]]
 
 
-async def test_a_token_that_moved_to_another_field_of_its_schema_still_resolves() -> None:
+@pytest.mark.parametrize("field", ["name", "email", "phone", "born"])
+@pytest.mark.parametrize("ident", ["1", None, "2"])
+async def test_a_token_opens_in_no_other_field_of_its_schema(field: str, ident: str | None) -> None:
     bench = await make_bench()
-    held = await person(bench, "1", "Ann")
-    assert (await reveal(bench.people, [Shown(None, (("tags", token(held, "name")),))])).values[0][0] == held.given[
-        "name"
-    ][0].value
+    held = await person(bench, "1", "Ann", email="ann@example.com", phone="+46 70 123 45 67", born="1987-04-12")
+    await person(bench, "2", "Bo")
+    text = token(held, field)
+    others = [name for name in ("name", "email", "phone", "born", "tags") if name != field]
+    assert (await reveal(bench.people, [Shown(ident, tuple((name, text) for name in others))])).values == [[None] * 4]
+    at_home = (await reveal(bench.people, [Shown("1", ((field, text),))])).values[0][0]
+    assert at_home == held.given[field][0].value
+
+
+async def test_a_token_outside_of_its_field_does_not_tell_whose_the_small_ones_beside_it_are() -> None:
+    bench = await make_bench()
+    held = await person(bench, "1", "Ann", born="1987-04-12")
+    born = ("born", token(held, "born"))
+    assert (await reveal(bench.people, [Shown(None, (("tags", token(held, "name")), born))])).values == [[None, None]]
+    beside = (await reveal(bench.people, [Shown(None, (("name", token(held, "name")), born))])).values[0]
+    assert [value and value.text for value in beside] == ["Ann", "1987-04-12"]
 
 
 async def test_a_damaged_row_fails_alone() -> None:
@@ -116,16 +132,6 @@ async def test_swapped_bodies_do_not_open() -> None:
     swapped = rows[one.rid]._replace(body=rows[two.rid].body, salt=rows[two.rid].salt)
     await bench.store.commit(bench.people.table, [Replace(swapped, swapped.version)])
     assert (await reveal(bench.people, [Shown("1", (("name", token(one, "name")),))])).values == [[None]]
-
-
-async def test_tokens_in_running_text_are_found_without_knowing_their_field() -> None:
-    bench = await make_bench()
-    held = await person(bench, "1", "Ann", email="ann@example.com")
-    found = (await reveal_anywhere(bench.people, [token(held, "name"), token(held, "email"), "nothing"])).values
-    assert {text: value.text for text, value in found.items()} == {
-        token(held, "name"): "Ann",
-        token(held, "email"): "ann@example.com",
-    }
 
 
 async def test_a_version_that_is_settled_between_two_reads_is_not_overlooked() -> None:

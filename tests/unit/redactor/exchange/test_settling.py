@@ -111,7 +111,7 @@ async def form_desk() -> tuple[Desk, dict[str, Any]]:
         + "}}",
         f'{{match: "POST /p/{{id}}/edit", update: p, request: {{form: {{name: name}}}}, response: {{{answer}}}}}',
         f'{{match: "POST /p/{{id}}/delete", delete: p, response: {{{answer}}}}}',
-        '{match: "GET /p/{id}", read: p}',
+        '{match: "GET /p/{id}", read: p, response: {restore: anywhere}}',
     )
     call = await one.send("POST /p/new", b"name=Ann", FORM)
     await call.answer(302, b"", ((b"Location", b"/p/1/edit"),))
@@ -268,7 +268,7 @@ async def test_a_create_in_doubt_that_a_page_shows_is_kept_for_good():
     one.clock.advance(1)
     page = f"<td>{create.form['name']}</td>".encode()
     for _ in range(2):
-        answer = await (await one.send("GET /p/7")).answer(404, page, HTML)
+        answer = await (await one.send("GET /p/7")).answer(200, page, HTML)
         assert answer.body == b"<td>Zoe</td>"
         one.clock.advance(8 * 86_400_000)
         await one.vault.upkeep()
