@@ -75,7 +75,9 @@ class Recall:
         row: list[Value | None] = []
         for spot in item.spots:
             text = spot.value.text if spot.value is not None else None
-            value = None if text is None else known.get(spot.field, {}).get(text) or self._sealed.get((spot.field, text))
+            value = (
+                None if text is None else known.get(spot.field, {}).get(text) or self._sealed.get((spot.field, text))
+            )
             if repeated and text is not None and (several := repeated.get((spot.field, text))):
                 value = next(several, value)
             row.append(value)

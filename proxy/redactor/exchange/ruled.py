@@ -250,8 +250,7 @@ class RuleExchange:
 
     def _lone(self) -> str | None:
         """The id of the one record that the request is about."""
-        ids = self._keys()
-        return ids[0] if len(ids) == 1 else None
+        return ids[0] if len(ids := self._keys()) == 1 else None
 
     def _keys(self) -> list[str]:
         """The ids of the records that the request is about."""
@@ -291,8 +290,11 @@ class RuleExchange:
     async def _scan(self, answer: Answer, *, page: bool) -> Answer:
         """Restore tokens wherever they stand: in a page those of anybody, else those of this exchange and of its record."""
         kind = restore.surroundings(answer.headers)
-        scanned = page or self._operation.endpoint.on_error.upstream_not_2xx == "scan"
-        if not answer.body or kind is None or not scanned:
+        if (
+            not answer.body
+            or kind is None
+            or not (page or self._operation.endpoint.on_error.upstream_not_2xx == "scan")
+        ):
             return answer
         tokens = ErrorTokens(self._collection, self._held, self._asked, self._own)
         withheld = answer.status in WITHHELD
@@ -317,8 +319,8 @@ class RuleExchange:
 
     async def _of_anybody(self, tokens: Mapping[str, None], status: int) -> Mapping[str, Value]:
         """The values of tokens in a page, but those that the caller itself wrote into its request."""
-        words = Words(self._request).without(tokens) if self._request is not None else ()
-        anywhere = await reveal_anywhere(self._collection, words)
+        unwritten = Words(self._request).without(tokens) if self._request is not None else ()
+        anywhere = await reveal_anywhere(self._collection, unwritten)
         if anywhere.values:
             await self._teller.found(status, anywhere.opened, self._collection)
         if anywhere.loose:
