@@ -13,7 +13,7 @@ from proxy.model.value import Value
 from proxy.redactor import restore
 from proxy.redactor.codecs.media import Media, classify
 from proxy.redactor.exchange.error_answers import WITHHELD, ErrorTokens
-from proxy.redactor.exchange.joined import Joined
+from proxy.redactor.exchange.joined import Joined, count
 from proxy.redactor.exchange.recall import Recall
 from proxy.redactor.exchange.settling import settle
 from proxy.redactor.exchange.spelling import is_told
@@ -27,7 +27,6 @@ from proxy.redactor.rules import Match, Verb
 from proxy.redactor.splice import splice
 from proxy.redactor.success import Outcome, outcome
 from proxy.redactor.words import Words
-from proxy.telemetry.metrics import Cell
 from proxy.vault.joining import keep
 from proxy.vault.reconcile import reconcile, reconcile_gone
 from proxy.vault.reveal import Revealed, Shown, own, reveal, reveal_anywhere
@@ -79,7 +78,7 @@ class RuleExchange:
         except BaseException:
             await self.failed(False)
             raise
-        _count(self._joined.protected, items, values)
+        count(self._joined.protected, items, values)
         return replace(request, target=target, body=redacted)
 
     def _replacements(self, index: int, item: Item) -> list[Value | None]:
@@ -197,7 +196,7 @@ class RuleExchange:
         else:
             await self._settle(taken, answer.status, answer.headers, body)
             restored = await self._values(body)
-        fields = _count(self._joined.restored, body.items, restored)
+        fields = count(self._joined.restored, body.items, restored)
         shown = Reading(frozenset(fields), body.items, restored, self._revealed)
         if not await self._told(taken, answer.status, shown):
             return answer
@@ -390,14 +389,3 @@ _UNREADABLE = (Code.UNREADABLE_BODY, Code.AMBIGUOUS_JSON, Code.TOO_LARGE)
 def _lacks(item: Item, row: Sequence[Value | None]) -> bool:
     """Whether some token of the object is still to be resolved."""
     return any(value is None and spot.value is not None for spot, value in zip(item.spots, row, strict=True))
-
-
-def _count(cells: Mapping[str, Cell], items: Sequence[Item], values: Sequence[Sequence[Value | None]]) -> set[str]:
-    """Count the values of each field; the fields that there were any of."""
-    fields: set[str] = set()
-    for item, row in zip(items, values, strict=True):
-        for spot, value in zip(item.spots, row, strict=True):
-            if value is not None:
-                cells[spot.field].value += 1
-                fields.add(spot.field)
-    return fields
