@@ -10,7 +10,7 @@ from proxy.auth.passwords import Passwords
 from proxy.auth.policies import Policies
 from proxy.auth.sealed import SealedNote
 from proxy.auth.service import Observe, TokenService
-from proxy.auth.throttle import Throttle
+from proxy.auth.throttle import KnownNetworks, Throttle
 from proxy.auth.tokens import Tokens
 from proxy.clock import Clock
 from proxy.crypto.keyset import Keyset
@@ -54,8 +54,10 @@ async def open_service(
         environment, keyset = next(iter(keysets.items()))
         keys = SigningKeys(store, keyset.aead(), environment, clock)
         await keys.load()
+        known = KnownNetworks(clock, SealedNote(store, keyset.aead(), environment, "networks"))
+        await known.load()
     except BaseException:
         passwords.close()
         raise
     tokens = Tokens(clients, keys, Audiences(options.audiences), clock, options.lifetime)
-    return TokenService(tokens, passwords, Throttle(clock), observe)
+    return TokenService(tokens, passwords, Throttle(clock, known=known), observe)

@@ -32,6 +32,7 @@ class TokenService:
         self.audiences = tokens.audiences
         self._passwords = passwords
         self._throttle = throttle
+        self.networks = throttle.known
         self._observe = observe
 
     def close(self) -> None:
@@ -133,7 +134,8 @@ class TokenService:
         sent = credentials(authorization, form)
         self._check_pace(sent.client, address)  # before it takes room from others
         try:
-            async with self._passwords.turn():
+            source, known = self._throttle.source(sent.client, address)
+            async with self._passwords.turn(source, known=known):
                 self._check_pace(sent.client, address)  # what came before it in the queue may have failed
                 client = self.clients.find(sent.client)
                 noting.about(client.id if client is not None else None)

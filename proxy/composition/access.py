@@ -45,18 +45,36 @@ def apart(settings: Settings) -> bool:
 
 
 async def keep_keys(service: TokenService, interval: float) -> None:
-    """Rotate signing keys by their age, for ever. What fails is told and tried again; the key before goes on signing."""
-    while True:
-        await asyncio.sleep(interval)
-        before = service.keys.current.kid
-        try:
-            await service.keys.upkeep()
-        except VaultError as error:
-            _log.error(
-                "the key that signs access tokens is due, and could not be replaced",
-                code=error.code,
-                text=error.message,
-            )
-            continue
-        if service.keys.current.kid != before:
-            _log.info("another key signs access tokens from now on")
+    """Rotate signing keys by their age, and write down where clients have authenticated from, for ever.
+
+    What fails is told and tried again; the key before goes on signing. At the end the networks are written once more.
+    """
+    try:
+        while True:
+            await asyncio.sleep(interval)
+            await _rotate(service)
+            await _write_networks(service)
+    finally:
+        await _write_networks(service)
+
+
+async def _rotate(service: TokenService) -> None:
+    before = service.keys.current.kid
+    try:
+        await service.keys.upkeep()
+    except VaultError as error:
+        _log.error(
+            "the key that signs access tokens is due, and could not be replaced",
+            code=error.code,
+            text=error.message,
+        )
+        return
+    if service.keys.current.kid != before:
+        _log.info("another key signs access tokens from now on")
+
+
+async def _write_networks(service: TokenService) -> None:
+    try:
+        await service.networks.save()
+    except VaultError as error:
+        _log.warning("the known networks of clients could not be written", code=error.code, text=error.message)

@@ -1,5 +1,11 @@
-from proxy.auth.throttle import BY_ADDRESS, BY_CLIENT, Throttle
+import pytest
+
+from proxy.auth.sealed import SealedNote
+from proxy.auth.throttle import BY_ADDRESS, BY_CLIENT, BY_SITE, EXPIRY, MOST_OF_CLIENT, KnownNetworks, Throttle
 from proxy.clock import ManualClock
+from proxy.crypto.keyset import Keyset
+from proxy.errors import Code, VaultError
+from proxy.storage.memory import MemoryStore
 
 HOME, STRANGER = "192.0.2.1", "198.51.100.7"
 
@@ -42,13 +48,22 @@ def test_an_address_that_tries_many_clients_is_slowed_too():
     assert throttle.wait("another", HOME) == 0
 
 
-def test_a_client_guessed_at_from_many_addresses_is_slowed_for_strangers_only():
+def test_a_client_guessed_at_from_many_addresses_waits_at_none_of_its_own():
+    throttle = Throttle(ManualClock())
+    for number in range(1000):
+        fail(throttle, 5, "shop", f"203.0.{number // 256}.{number % 256}")
+    assert throttle.wait("shop", HOME) == 0, "an address from which nobody failed"
+    throttle.succeeded("shop", HOME)
+    assert throttle.wait("shop", HOME) == 0
+
+
+def test_strangers_behind_the_same_address_do_not_slow_down_a_client_that_is_known_there():
     throttle = Throttle(ManualClock())
     throttle.succeeded("shop", HOME)
-    for number in range(BY_CLIENT.burst):
-        fail(throttle, 1, "shop", f"203.0.113.{number}")
-    assert throttle.wait("shop", "203.0.113.200") > 0
+    for number in range(100):
+        fail(throttle, 1, f"c{number}", HOME)
     assert throttle.wait("shop", HOME) == 0
+    assert throttle.wait("other", HOME) > 0
 
 
 def test_a_proved_address_has_no_free_guesses_either():
@@ -65,6 +80,10 @@ def test_addresses_of_one_ipv6_network_are_one_caller():
         fail(throttle, 1, f"c{number}", f"2001:db8::{number:x}")
     assert throttle.wait("another", "2001:db8::ffff") > 0
     assert throttle.wait("another", "2001:db8:0:1::1") == 0
+    for number in range(BY_SITE.burst):
+        fail(throttle, 1, f"c{number}", f"2001:db8:0:{number:x}::1")
+    assert throttle.wait("another", "2001:db8:0:ffff::1") > 0, "a site has so many networks as it likes"
+    assert throttle.wait("another", "2001:db8:1::1") == 0
     assert throttle.wait("another", "fe80::1%eth0") == 0
 
 
@@ -75,7 +94,7 @@ def test_memory_is_bounded_whatever_names_are_made_up():
         throttle.succeeded(f"{number}", HOME)
         throttle.failed(f"{number}", HOME)
     assert len(throttle) <= 400
-    assert all(len(key) <= 64 for key in throttle._clients._empty_at)
+    assert all(len(client) <= 64 for client, _ in throttle._pairs._empty_at)
 
 
 def test_success_costs_nothing():
@@ -83,3 +102,73 @@ def test_success_costs_nothing():
     for _ in range(1000):
         throttle.succeeded("shop", HOME)
     assert throttle.wait("shop", HOME) == 0
+
+
+def note(store: MemoryStore, keyset: Keyset) -> SealedNote:
+    return SealedNote(store, keyset.aead(), "default", "networks")
+
+
+async def test_where_a_client_has_authenticated_from_is_known_after_a_restart_until_it_expires():
+    store, keyset, clock = MemoryStore(), Keyset.create("default"), ManualClock()
+    known = KnownNetworks(clock, note(store, keyset))
+    known.add(("shop", HOME))
+    await known.save()
+    stored = await store.note("networks:default")
+    assert stored is not None
+    assert HOME.encode() not in stored, "it is sealed"
+    again = KnownNetworks(clock, note(store, keyset))
+    await again.load()
+    assert ("shop", HOME) in again
+    assert ("shop", STRANGER) not in again
+    clock.advance(EXPIRY)
+    assert ("shop", HOME) not in again
+    await again.save()
+    assert await store.note("networks:default") == stored, "nothing has changed that is worth a note"
+    again.add(("other", HOME))
+    await again.save()
+    fresh = KnownNetworks(clock, note(store, keyset))
+    await fresh.load()
+    assert len(fresh) == 1, "what has expired is not written again"
+
+
+async def test_a_note_that_somebody_else_has_written_is_written_at_the_next_try():
+    store, keyset, clock = MemoryStore(), Keyset.create("default"), ManualClock()
+    one, other = KnownNetworks(clock, note(store, keyset)), KnownNetworks(clock, note(store, keyset))
+    await one.load()
+    await other.load()
+    one.add(("shop", HOME))
+    other.add(("shop", STRANGER))
+    await one.save()
+    await other.save()
+    await other.save()
+    fresh = KnownNetworks(clock, note(store, keyset))
+    await fresh.load()
+    assert ("shop", STRANGER) in fresh
+
+
+async def test_a_store_that_takes_no_note_is_asked_again():
+    store, keyset, clock = MemoryStore(), Keyset.create("default"), ManualClock()
+    sealed = note(store, keyset)
+    known = KnownNetworks(clock, sealed)
+    known.add(("shop", HOME))
+    write = sealed.write
+
+    async def fails(_content: bytes) -> None:
+        raise VaultError(Code.OVERLOADED, "away")
+
+    sealed.write = fails  # type: ignore[method-assign]
+    with pytest.raises(VaultError):
+        await known.save()
+    sealed.write = write  # type: ignore[method-assign]
+    await known.save()
+    assert await store.note("networks:default") is not None
+
+
+def test_a_client_with_many_addresses_drives_out_its_own_oldest_alone():
+    known = KnownNetworks(ManualClock(), most=1000)
+    known.add(("shop", HOME))
+    for number in range(MOST_OF_CLIENT + 10):
+        known.add(("crowd", f"10.0.0.{number}"))
+    assert ("shop", HOME) in known
+    assert len(known) == MOST_OF_CLIENT + 1
+    assert ("crowd", "10.0.0.0") not in known
