@@ -12,6 +12,7 @@ earlier one never comes back.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -23,7 +24,7 @@ from proxy.model.policy import OTHERS, Act, Mask, Policy, Sight, Visibility, is_
 from proxy.model.query import AnyOf, Test
 from proxy.model.rights import Firewall, Rights, Veil
 from proxy.model.schema import Field, FieldType, Schema, Storage, Veiled
-from proxy.model.template import capacity, fill, read_template
+from proxy.model.template import capacity, could_give, fill, read_template
 from proxy.tokenization.mask import Visible, mask_text
 
 #: Makes a keyed function for one purpose, as ``Keyset.hasher`` does.
@@ -119,7 +120,7 @@ def _outside(rights: Rights, policies: Sequence[Policy], schema: Schema) -> Righ
             fields.append(_veiled(field, "not at all"))
             unshown.add(field.name)
         if field.type is FieldType.STRING:
-            veils[field.name] = rights.veils.get(field.name, _unseen)
+            veils[field.name] = rights.veils.get(field.name, _UNSEEN)
     seen = _with(schema, fields, veils)
     return msgspec.structs.replace(seen, names=seen.names - unshown, files=False, **_common(policies, schema))
 
@@ -180,7 +181,7 @@ def _redacting(template: str, prf: Prf) -> Veil:
         number = b"".join([prf(place + bytes((block,))) for block in range(blocks)])
         return fill(groups, int.from_bytes(number, "big") % ways)
 
-    return redact
+    return Veil(redact, partial(could_give, groups))
 
 
 def _masking(mask: Mask) -> Veil:
@@ -190,8 +191,15 @@ def _masking(mask: Mask) -> Veil:
         text = mask_text(value, visible, mask.char)
         return text if text != value else mask.char * len(value)  # signs alone: nothing of it would be masked
 
-    return masked
+    def fits(text: str) -> bool:
+        # Under every mask character a letter may have stood; or signs alone under all of them.
+        return mask.char in text and text in (masked(0, 0, text.replace(mask.char, "x")), mask.char * len(text))
+
+    return Veil(masked, fits, masks=True)
 
 
-def _unseen(_rid: int, _era: int, _value: str) -> str:
+def _eight(_rid: int, _era: int, _value: str) -> str:
     return _OUTSIDE
+
+
+_UNSEEN: Final = Veil(_eight, _OUTSIDE.__eq__, masks=True)

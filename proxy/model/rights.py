@@ -10,7 +10,7 @@
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, NamedTuple, cast
 
 import msgspec
 
@@ -25,8 +25,26 @@ class Shown(Record, frozen=True):
     """A record as it may be shown to the caller whose rights made it; for ``FULL``, to save time, the very record."""
 
 
-#: Makes of (record id, era of the value, value) what is shown in its place.
-Veil = Callable[[int, int, str], str]
+class Veil(NamedTuple):
+    """How the values of one field are redacted or masked."""
+
+    show: Callable[[int, int, str], str]  #: makes of (record id, era of the value, value) what is shown in its place
+    fits: Callable[[str], bool]  #: whether it could have made this text of some value
+    masks: bool = False  #: the text is made of the value alone; else of the record and the era, whatever the value says
+
+    def made(self, record: Record, name: str, text: str) -> bool:
+        """Whether a redacted text was shown for any of the record's values of the field, now or earlier."""
+        if self.masks or not self.fits(text):
+            return False
+        eras = {0, *range(max(0, record.version - _PAST_ERAS), record.version + 1)}
+        era = (record.eras or {}).get(name, 0)
+        eras.update((era,) if isinstance(era, int) else era)
+        return any(self.show(record.rid, one, "") == text for one in eras)
+
+
+#: Versions of a record whose redacted texts are recognised when they come back.
+_PAST_ERAS: Final = 64
+
 
 #: What the filter endpoint or the firewall of policies says where nothing else is said.
 Firewall = Literal["block", "mask"]
@@ -98,11 +116,31 @@ class Rights(msgspec.Struct, frozen=True, eq=False):
         return frozenset() if self.view is None else frozenset(name for name in fields if not self.tells(name))
 
     def beyond(self, fields: Fields) -> Fields:
-        """The fields that the caller does not even know, and so cannot have meant to change."""
+        """The fields that the caller is not shown at all, and so cannot have meant to change by leaving them out."""
         if self.view is None:
             return {}
-        known = {field.name for field in self.view.fields}
-        return {name: value for name, value in fields.items() if name not in known}
+        return {name: value for name, value in fields.items() if name not in self.names}
+
+    def unchanged(self, record: Record, fields: Fields, *, seen: bool) -> frozenset[str]:
+        """Those of the submitted fields whose text is what the caller is shown in place of the record's value.
+
+        Such a text comes from a record that was read and is written back: it means that the value stays. A redacted text of an
+        earlier value means so, too. ``seen``: the caller may read this record; who may not must not learn by this what its mask is.
+        """
+        found: set[str] = set()
+        for name, veil in self.veils.items():
+            text, stored = fields.get(name), record.fields.get(name)
+            if not isinstance(text, str):
+                continue
+            same = seen and veil.masks and isinstance(stored, str) and _veiled(veil, record, name, stored) == text
+            if same or veil.made(record, name, text):
+                found.add(name)
+        return frozenset(found)
+
+    def masked(self, fields: Fields) -> list[str]:
+        """Those of the submitted fields whose text is in the form of a mask that the caller is shown, and so no value."""
+        sent = ((name, veil, fields.get(name)) for name, veil in self.veils.items() if veil.masks)
+        return [name for name, veil, text in sent if isinstance(text, str) and veil.fits(text)]
 
     def outside(self) -> "Rights":
         """The same for a caller outside of the country: every field redacted or masked, or else not shown at all."""
@@ -125,5 +163,5 @@ def _veiled(veil: Veil, record: Record, name: str, value: Any) -> Any:
     era = (record.eras or {}).get(name, 0)
     if isinstance(value, list):
         eras = era if not isinstance(era, int) else [era] * len(value)
-        return [veil(record.rid, one, text) for one, text in zip(eras, value, strict=True)]
-    return veil(record.rid, era if isinstance(era, int) else era[0], value)
+        return [veil.show(record.rid, one, text) for one, text in zip(eras, value, strict=True)]
+    return veil.show(record.rid, era if isinstance(era, int) else era[0], value)

@@ -52,6 +52,9 @@ class Alphabet:
         place = bisect.bisect_right(self._ends, index)
         return chr(self.ranges[place][1] + 1 - (self._ends[place] - index))
 
+    def __contains__(self, character: object) -> bool:
+        return isinstance(character, str) and any(first <= ord(character) <= last for first, last in self.ranges)
+
     def isprintable(self) -> bool:
         """Whether every character can be printed."""
         return all("".join(map(chr, range(first, last + 1))).isprintable() for first, last in self.ranges)
@@ -114,6 +117,21 @@ def fill(groups: Sequence[Group], index: int) -> str:
             index, choice = divmod(index, len(group.choices))
             parts.append(group.choices[choice])
     return "".join(parts)
+
+
+def could_give(groups: Sequence[Group], text: str) -> bool:
+    """Whether the template can give this text."""
+    place = 0
+    for group in groups:
+        part = text[place : place + group.length]
+        place += group.length
+        if len(part) != group.length:
+            return False
+        choices = group.choices
+        fits = part == choices if isinstance(choices, str) else all(character in choices for character in part)
+        if not fits:
+            return False
+    return place == len(text)
 
 
 def _groups(text: str) -> Iterator[Group]:

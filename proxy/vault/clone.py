@@ -15,7 +15,7 @@ from proxy.model.record import Draft, Record
 from proxy.vault.closing import Closing, refuse_of_rules
 from proxy.vault.records import Records
 from proxy.vault.update import merged
-from proxy.vault.write import create, place_of_key
+from proxy.vault.write import create, place_of_key, refuse_masks, without
 
 #: Finds the records that the filter of a clone means; at most so many of them. Raises ``CANNOT_OPEN`` for one that does not open.
 Sources = Callable[[int], Awaitable[list[Record]]]
@@ -37,8 +37,11 @@ async def clone(records: Records, sources: Sources, update_with: Draft, by: str,
         )
     if update_with.key is None:
         raise _unusable(records, update_with, "The copy needs a key of its own.")
-    copy = msgspec.structs.replace(merged(found[0], update_with), key=update_with.key)
-    return await create(records, (copy,), by, closing)
+    source = found[0]
+    update_with = without(update_with, records.rights.unchanged(source, update_with.fields, seen=True))
+    refuse_masks(records, (update_with,))
+    copy = msgspec.structs.replace(merged(source, update_with), key=update_with.key)
+    return await create(records, (copy,), by, closing, copied=True)
 
 
 def _unusable(records: Records, update_with: Draft, why: str) -> VaultError:

@@ -25,7 +25,7 @@ from proxy.vault.attached import with_attachments
 from proxy.vault.closing import TRIES, Closing, attempt, locked, overtaken, refuse_of_rules
 from proxy.vault.records import Records
 from proxy.vault.within import Verified, Within, inside
-from proxy.vault.write import place_of_key, successor
+from proxy.vault.write import place_of_key, refuse_masks, successor, without
 
 #: Records that one update may change.
 MOST = 10_000
@@ -55,11 +55,12 @@ async def update(
         wanted = await _permitted(update, wanted)
         async with locked(records, _keys(update, wanted)):
             found = await _again(update, update.field, wanted) if update.field is not None else await _named(update)
+            update = update._replace(drafts=await _meant(update._replace(drafts=drafts), found))
             made, changes = await _changed(update, found)
             made = await with_attachments(records, made)
             if await attempt(records, [*changes, *closing(made)]):
                 records.collection.observe("updated", len(made))
-                telling.written(records, made, drafts)
+                telling.written(records, made, update.drafts)
                 telling.shown(records, made)
                 return made
     raise overtaken(records)
@@ -199,6 +200,28 @@ def _matched(update: _Update, draft: Draft) -> Verified:
     """What verifies that a record has the value that its row was found by."""
     field = update.field
     return Verified(update.records, () if field is None else (Equals(field.name, (draft.fields[field.name],)),))
+
+
+async def _meant(update: _Update, found: Sequence[Sequence[Row]]) -> list[Draft]:
+    """The drafts without what was sent back as it is shown. What is shown for one record that a draft finds is a value for none."""
+    records, rights = update.records, update.records.rights
+    if not rights.veils:
+        return list(update.drafts)
+    within, seen, drafts = Within(records), rights.allows(Act.READ), []
+    for draft, rows in zip(update.drafts, found, strict=True):
+        kept: set[str] = set()
+        matches, there = _matched(update, draft), False
+        for number, row in enumerate(rows, 1):
+            before = within.open(row)
+            if before is not None and matches.holds(before):
+                there = True
+                kept |= rights.unchanged(before, draft.fields, seen=seen)
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+        drafts.append(without(draft, kept))
+        if there:
+            refuse_masks(records, drafts[-1:])
+    return drafts
 
 
 def merged(before: Record, draft: Draft) -> Draft:

@@ -8,7 +8,7 @@ An overwritten record is what was sent, as if it were new: fields that were not 
 was not sent. It keeps the time of its creation, its history and its attachments.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -41,14 +41,16 @@ async def create(
     closing: Closing,
     *,
     on_existing: OnExisting = "refuse",
+    copied: bool = False,
 ) -> list[Record]:
     """Store new records, all or none; what they are now, with the files that the caller may see, in the order of the drafts.
 
     A key that a record has which is not there for the caller is used all the same. What an overwritten record has in fields that
-    the caller does not know stays.
+    the caller is not shown stays, and so does a value for which the text is sent that the caller is shown in its place.
+    ``copied``: the values are those of another record, and whoever sent the rest has been checked.
 
-    Raises ``VaultError``: ``SCHEMA_OF_RULES``; ``ACCESS_DENIED``; ``INVALID_RECORD`` when a key comes twice; ``RECORD_EXISTS`` with a detail for
-    each key that is used; ``CONFLICT`` when the records kept changing.
+    Raises ``VaultError``: ``SCHEMA_OF_RULES``; ``ACCESS_DENIED``; ``INVALID_RECORD`` when a key comes twice, or a masked text is no
+    value; ``RECORD_EXISTS`` with a detail for each key that is used; ``CONFLICT`` when the records kept changing.
     """
     refuse_of_rules(records, (draft.key for draft in drafts))
     if records.gate is not None:
@@ -56,7 +58,9 @@ async def create(
     _refuse_incomplete(records, drafts)
     keys = _keys(records, drafts)
     made, changes = _inserts(records, drafts, keys, by)
-    if await attempt(records, [*changes, *closing(made)]):
+    # A masked text may be that of a record that is there already, so that is looked for first.
+    masked = not copied and any(records.rights.masked(draft.fields) for draft in drafts)
+    if not masked and await attempt(records, [*changes, *closing(made)]):
         records.collection.observe("created", len(made))
         telling.written(records, made, drafts)
         return made
@@ -69,7 +73,9 @@ async def create(
             if taken:
                 raise _taken(records, [draft for draft, key in zip(drafts, keys, strict=True) if key in taken])
             expired = [Remove(row.rid) for key, row in rows.items() if key not in alive]
-            made, changes = _upserts(records, drafts, [alive.get(key) for key in keys], by)
+            if not copied:
+                refuse_masks(records, [draft for draft, key in zip(drafts, keys, strict=True) if key not in alive])
+            made, changes = _upserts(records, drafts, [alive.get(key) for key in keys], by, readable)
             made = await with_attachments(records, made, readable)
             if await attempt(records, [*expired, *changes, *closing(made)]):
                 records.collection.observe("created", len(made))
@@ -133,7 +139,7 @@ def _inserts(
 
 
 def _upserts(
-    records: Records, drafts: Sequence[Draft], rows: Sequence[Row | None], by: str
+    records: Records, drafts: Sequence[Draft], rows: Sequence[Row | None], by: str, readable: frozenset[str | None]
 ) -> tuple[list[Record], list[Change]]:
     made: list[Record] = []
     changes: list[Change] = []
@@ -141,18 +147,39 @@ def _upserts(
         if row is None:
             (record,), more = _inserts(records, (draft,), (records.collection.key_hash(draft.key or ""),), by)
         else:
-            record, more = _overwritten(records, row, draft, by)
+            record, more = _overwritten(records, row, draft, by, seen=draft.key in readable)
         made.append(record)
         changes.extend(more)
     return made, changes
 
 
-def _overwritten(records: Records, row: Row, draft: Draft, by: str) -> tuple[Record, list[Change]]:
-    """The record as it was sent, but for fields that the caller does not know."""
+def _overwritten(records: Records, row: Row, draft: Draft, by: str, *, seen: bool) -> tuple[Record, list[Change]]:
+    """The record as it was sent, but for fields that the caller is not shown, and those for which it sent what it is shown."""
     before, rights = records.open(row), records.rights
-    fields = {**rights.beyond(before.fields), **draft.fields}
+    kept = rights.unchanged(before, draft.fields, seen=seen)
+    draft = without(draft, kept)
+    refuse_masks(records, (draft,))
+    fields = {**rights.beyond(before.fields), **{name: before.fields.get(name) for name in kept}, **draft.fields}
     whole = msgspec.structs.replace(draft, fields=fields, fresh=rights.unseen(draft.fields))
     return successor(records, row, before, whole, by)
+
+
+def without(draft: Draft, names: Collection[str]) -> Draft:
+    """The draft without these fields, so that they stay as they are."""
+    if not names:
+        return draft
+    fields = {name: value for name, value in draft.fields.items() if name not in names}
+    return msgspec.structs.replace(draft, fields=fields)
+
+
+def refuse_masks(records: Records, drafts: Iterable[Draft]) -> None:
+    """Raise ``VaultError(INVALID_RECORD)`` for masked texts that were sent as values: a mask must not take the place of a value."""
+    if not records.rights.veils:
+        return
+    text = "Is a masked text, and not what is shown in place of the stored value: send a value, or leave the field out."
+    faults = [Detail(draft.at + step(name), text) for draft in drafts for name in records.rights.masked(draft.fields)]
+    if faults:
+        raise VaultError(Code.INVALID_RECORD, "A masked text is no value; nothing was stored.", tuple(faults))
 
 
 def _refuse_incomplete(records: Records, drafts: Sequence[Draft]) -> None:

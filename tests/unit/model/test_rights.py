@@ -3,7 +3,7 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.model.policy import Act
 from proxy.model.record import Attachment, Record
-from proxy.model.rights import FULL, Rights, denied
+from proxy.model.rights import FULL, Rights, Veil, denied
 from proxy.model.schema import Field, Schema
 
 FILE = Attachment("f", "cv.pdf", "00", "application/pdf", 1, 0, 0)
@@ -15,7 +15,13 @@ def veil(rid: int, era: int, value: str) -> str:
     return f"{rid}/{era}/{len(value)}"
 
 
-SOME = Rights(frozenset((Act.READ,)), VIEW, frozenset(("id", "name")), {"name": veil}, files=False)
+SOME = Rights(
+    frozenset((Act.READ,)),
+    VIEW,
+    frozenset(("id", "name")),
+    {"name": Veil(veil, lambda text: text.startswith("**"), masks=True)},
+    files=False,
+)
 
 
 def test_without_policies_a_record_is_shown_as_it_is():
@@ -46,3 +52,21 @@ def test_outside_needs_rights_that_know_the_schema():
     with pytest.raises(VaultError) as refused:
         FULL.outside()
     assert refused.value.code is Code.INTERNAL
+
+
+def test_a_shown_text_is_told_from_a_value():
+    stored = RECORD.fields["name"]
+    assert SOME.shown(RECORD).fields["name"] == "1/2/3"
+    assert SOME.unchanged(RECORD, {"name": "1/2/3"}, seen=True) == {"name"}
+    assert SOME.unchanged(RECORD, {"name": "1/2/3"}, seen=False) == set()
+    assert SOME.unchanged(RECORD, {"name": stored, "id": "k"}, seen=True) == set()
+    assert SOME.unchanged(RECORD, {"name": None}, seen=True) == set()
+    assert (SOME.masked({"name": "**x"}), SOME.masked({"name": "x"}), SOME.masked({"id": "**x"})) == (["name"], [], [])
+
+
+def test_a_redacted_text_of_any_version_of_the_record_is_recognised():
+    redacted = Rights(SOME.actions, VIEW, SOME.names, {"name": Veil(veil, lambda text: text.endswith("/0"))})
+    record = Record(7, "k", {"name": None}, 3, 0, 0)
+    made = [f"7/{era}/0" for era in range(5)]
+    assert [bool(redacted.unchanged(record, {"name": text}, seen=False)) for text in made] == [True] * 4 + [False]
+    assert redacted.masked({"name": "7/1/0"}) == []

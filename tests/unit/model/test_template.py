@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from proxy.model.template import Alphabet, Group, capacity, fill, read_template
+from proxy.model.template import Alphabet, Group, capacity, could_give, fill, read_template
 
 
 def chosen(*ranges: str, count: int) -> Group:
@@ -70,3 +70,9 @@ def test_half_a_character_of_utf_16_belongs_to_no_alphabet():
     (group,) = read_template("[\ud7f0-\ue00f]{1}")
     assert isinstance(group.choices, Alphabet)
     assert group.choices.ranges == ((0xD7F0, 0xD7FF), (0xE000, 0xE00F))
+
+
+def test_a_template_knows_its_own_texts():
+    groups = read_template(r"a-[0-9]{2}\[z")
+    assert all(could_give(groups, fill(groups, number)) for number in range(100))
+    assert not any(could_give(groups, text) for text in ("", "a-1[z", "a-123[z", "a-12[z ", "b-12[z", "a-x2[z"))

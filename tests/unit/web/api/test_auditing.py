@@ -7,7 +7,7 @@ import pytest
 from proxy.audit import noting
 from proxy.audit.members import Event
 from proxy.errors import Code, VaultError
-from proxy.model.rights import FULL, Rights
+from proxy.model.rights import FULL, Rights, Veil
 from proxy.web.api.auditing import RECORDS, SUBJECTS, Page
 from proxy.web.api.document.world import CONTACT
 from proxy.web.api.operation import Access, Answer, Operation, Takes
@@ -151,7 +151,7 @@ async def test_fields_that_were_covered_or_hidden_are_not_told_as_seen():
     made = auditing(kept)
     from proxy.model.schema import Schema
 
-    veiled = Rights(frozenset(), Schema("p", ()), frozenset({"a", "b"}), {"b": lambda *_: "x"})
+    veiled = Rights(frozenset(), Schema("p", ()), frozenset({"a", "b"}), {"b": Veil(lambda *_: "x", "x".__eq__)})
     await made.answered(page_of("a", "b", "c"), 200, lambda _schema: veiled)
     await made.answered(page_of("a", "b"), 200, lambda _schema: FULL)
 
