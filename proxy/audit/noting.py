@@ -123,6 +123,12 @@ def narrowed(schema: str, fields: Iterable[str]) -> None:
         noted.part(Event.REVEAL, schema).fields &= set(fields)
 
 
+def had_records() -> bool:
+    """Whether the request had to do with any records so far; also where nobody keeps a page of it."""
+    noted = _current.get()
+    return noted is None or bool(noted.parts)
+
+
 def about(subject: str | None) -> None:
     """Which client, schema, policy, environment or key the request is about: what an administrator changes, who asks for a token."""
     if (noted := _current.get()) is not None:

@@ -91,3 +91,4 @@ class Draft(msgspec.Struct, frozen=True):
     expires_at: int | msgspec.UnsetType | None = msgspec.UNSET  #: ``None``: never; unset: nothing was said
     at: str = ""  #: JSON Pointer to where it stands in the request (in a batch ``/3``), for the details of errors
     fresh: frozenset[str] = frozenset()  #: fields whose values count as new even if they equal what is stored
+    copied: bool = False  #: the values are those of another record, and what was sent beside them has been checked

@@ -81,9 +81,9 @@ class Reindex(NamedTuple):
 
 
 class Remove(NamedTuple):
-    """Remove a row with everything beside it: staged changes, token index entries, past versions, files. Gone already: no effect.
+    """Remove a row with everything beside it: staged changes, token index entries, past versions, files, the sealed bytes of replies.
 
-    The objects of its files are doomed: no row names them any more, and the sweeper removes them.
+    Gone already: no effect. The objects of its files are doomed: no row names them any more, and the sweeper removes them.
     """
 
     rid: int
@@ -122,10 +122,20 @@ class Detach(NamedTuple):
 
 
 class Remember(NamedTuple):
-    """Keep an answer. ``Conflict`` when there is one under its key that has not expired at ``now``."""
+    """Keep an answer. ``Conflict`` when there is one under its key that has not expired at ``now``.
+
+    ``rids`` are the rows whose data it shows (``ANY_ROW``: nobody knows which). With the first of them that goes, its sealed
+    bytes go; that there was an answer is still known. ``files``: it shows files, and goes with any file of these rows as well.
+    """
 
     reply: Reply
     now: int
+    rids: tuple[int, ...] = ()
+    files: bool = False
+
+
+#: In ``Remember.rids``: the answer may show data of any row of the table.
+ANY_ROW = -1
 
 
 class Part(enum.IntEnum):

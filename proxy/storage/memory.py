@@ -132,6 +132,7 @@ class MemoryStore:
             del held.past[place]
         for _, key in due:
             del held.replies[key]
+            held.shows.pop(key, None)
         return len(old) + len(due)
 
     async def doomed(self, limit: int) -> list[str]:

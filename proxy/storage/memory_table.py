@@ -9,6 +9,7 @@ from functools import singledispatchmethod
 from proxy.errors import Code, VaultError
 from proxy.storage.cells import Cells
 from proxy.storage.changes import (
+    ANY_ROW,
     Accept,
     Amend,
     Attach,
@@ -45,6 +46,9 @@ class Table:
         self.past: dict[tuple[int, int], Past] = {}
         self.files: dict[bytes, File] = {}
         self.replies: dict[bytes, Reply] = {}
+        self.shows: dict[
+            bytes, tuple[tuple[int, ...], bool]
+        ] = {}  # by reply: the rows that it shows, and whether files
         self.doomed: list[str] = []
 
     def copy(self) -> "Table":
@@ -54,6 +58,7 @@ class Table:
         other.rows, other.cells = dict(self.rows), dict(self.cells)
         other.staged, other.tokens = dict(self.staged), dict(self.tokens)
         other.past, other.files, other.replies = dict(self.past), dict(self.files), dict(self.replies)
+        other.shows = dict(self.shows)
         return other
 
     def relay(self, layout: Layout) -> None:
@@ -187,6 +192,7 @@ class Table:
             self.past = {at: past for at, past in self.past.items() if past.rid != change.rid}
         for file in self.files_of(change.rid):
             self.doomed.append(self.files.pop(file.file_id).object)
+        self._blank(change.rid)
 
     @apply.register
     def _(self, change: Inscribe) -> None:
@@ -213,6 +219,8 @@ class Table:
         self.files[file.file_id] = file._replace(created_at=before.created_at)
         if before.object != file.object:
             self.doomed.append(before.object)
+        if change.holder != file.rid:
+            self._blank(change.holder, of_files=True)
 
     @apply.register
     def _(self, change: Detach) -> None:
@@ -220,13 +228,16 @@ class Table:
         if file is None or file.rid != change.rid:
             raise Conflict(change)
         self.doomed.append(self.files.pop(change.file_id).object)
+        self._blank(change.rid, of_files=True)
 
     @apply.register
     def _(self, change: Remember) -> None:
         before = self.replies.get(change.reply.key)
         if before is not None and before.expires_at > change.now:
             raise Conflict(change)
-        self.replies[change.reply.key] = change.reply
+        gone = any(rid != ANY_ROW and rid not in self.rows for rid in change.rids)
+        self.replies[change.reply.key] = change.reply._replace(sealed=b"") if gone else change.reply
+        self.shows[change.reply.key] = (change.rids, change.files)
 
     @apply.register
     def _(self, change: Recast) -> None:
@@ -258,6 +269,12 @@ class Table:
         for file_id, file in self.files.items():
             if (file_id, file.rid) == change.place and (file.sealed,) == change.before:
                 self.files[file_id] = file._replace(sealed=change.after[0] or b"")
+
+    def _blank(self, rid: int, *, of_files: bool = False) -> None:
+        """Take away the sealed bytes of the replies that show the row."""
+        for key, (rids, files) in self.shows.items():
+            if (rid in rids or ANY_ROW in rids) and (files or not of_files) and key in self.replies:
+                self.replies[key] = self.replies[key]._replace(sealed=b"")
 
     def _beside(self, rid: int, sid: int) -> bool:
         return sid in self.staged and self.staged[sid].rid == rid

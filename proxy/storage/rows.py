@@ -106,4 +106,4 @@ class Reply(NamedTuple):
     key: bytes  #: 16-byte keyed hash of who sent which key to which operation; unique in the table
     expires_at: int
     digest: bytes  #: of the request, so that another one under the same key is told apart
-    sealed: bytes  #: the answer
+    sealed: bytes  #: the answer; empty once a record that it showed is gone

@@ -1,14 +1,16 @@
-"""What stands beside the rows: past versions (``h_<table>``), files (``f_``), replies (``i_``), and objects let go (``doomed``).
+"""What stands beside the rows: past versions (``h_<table>``), files (``f_``), replies (``i_``) with the rows that they show (``l_``), and
+objects let go (``doomed``).
 
 Most tables of most vaults never have any of it. So nothing of it costs a statement before the first of its kind was
 written (``Used``): removing a row looks for past versions and files only where there have been some.
 """
 # ruff: noqa: S608 - names have passed names.check_names; every value is a parameter
 
+from collections.abc import Sequence
 from sqlite3 import Connection
 from typing import Any
 
-from proxy.storage.changes import Amend, Attach, Detach
+from proxy.storage.changes import ANY_ROW, Amend, Attach, Detach, Remember
 from proxy.storage.rows import File, Past, Reply
 
 #: Columns of each table, in the order of ``Past``, ``File`` and ``Reply``.
@@ -21,20 +23,21 @@ ABSOLVE = "DELETE FROM doomed WHERE object = ?"
 
 
 class Used:
-    """Whether a table may have past versions, and files. It is told before they are written, and never taken back."""
+    """Whether a table may have past versions, files, and replies that show rows. It is told before they are written, and never taken back."""
 
-    __slots__ = ("files", "past")
+    __slots__ = ("files", "links", "past")
 
-    def __init__(self, *, past: bool = True, files: bool = True) -> None:
+    def __init__(self, *, past: bool = True, files: bool = True, links: bool = True) -> None:
         self.past = past
         self.files = files
+        self.links = links
 
 
 class Beside:
     """The statements on what stands beside the rows of one table."""
 
     def __init__(self, table: str) -> None:
-        rows, past, files, replies = (f"{prefix}_{table}" for prefix in "rhfi")
+        rows, past, files, links = (f"{prefix}_{table}" for prefix in "rhfl")
         there = f"EXISTS (SELECT 1 FROM {rows} WHERE rid = ?1)"
         self.inscribe = f"INSERT INTO {past} ({PAST}) VALUES (?, ?, ?, ?, ?, ?)"
         self.forget = f"DELETE FROM {past} WHERE rid = ?1 AND {there}"
@@ -52,18 +55,12 @@ class Beside:
         self.doom_one = f"{doom} WHERE file_id = ? AND rid = ?"
         self.doom_of_row = f"{doom} WHERE rid = ? ORDER BY created_at, file_id"
         self.remove_files = f"DELETE FROM {files} WHERE rid = ?"
-        self.remember = (
-            f"INSERT INTO {replies} ({REPLY}) VALUES (?, ?, ?, ?) ON CONFLICT (key) DO UPDATE"
-            " SET expires_at = excluded.expires_at, digest = excluded.digest, sealed = excluded.sealed"
-            " WHERE expires_at <= ?"
-        )
+        self._replying(table)
         self.past = f"SELECT {PAST} FROM {past} WHERE key = ? ORDER BY at DESC, version DESC, rid DESC LIMIT ? OFFSET ?"
         self.past_scan = f"SELECT {PAST} FROM {past} WHERE (rid, version) > (?, ?) ORDER BY rid, version LIMIT ?"
         self.pasts = f"SELECT count(*) FROM {past} WHERE key = ?"
         self.files_head = f"SELECT {FILE} FROM {files} WHERE rid IN"
         self.file_scan = f"SELECT {FILE} FROM {files} WHERE file_id > ? ORDER BY file_id LIMIT ?"
-        self.reply = f"SELECT {REPLY} FROM {replies} WHERE key = ? AND expires_at > ?"
-        self.reply_scan = f"SELECT {REPLY} FROM {replies} WHERE key > ? ORDER BY key LIMIT ?"
         #: By ``Part``: the new bytes, the place, the bytes that have to be there.
         self.recast = (
             f"UPDATE {rows} SET body = ?, key_sealed = ? WHERE rid = ? AND body = ? AND key_sealed IS ?",
@@ -75,22 +72,64 @@ class Beside:
             f"DELETE FROM {past} WHERE rowid IN"
             f" (SELECT rowid FROM {past} WHERE at < ? ORDER BY at, rid, version LIMIT ?)"
         )
+        self.has_past = f"SELECT EXISTS (SELECT 1 FROM {past})"
+        self.has_files = f"SELECT EXISTS (SELECT 1 FROM {files})"
+        self.has_links = f"SELECT EXISTS (SELECT 1 FROM {links})"
+
+    def _replying(self, table: str) -> None:
+        replies, links = f"i_{table}", f"l_{table}"
+        there = f"EXISTS (SELECT 1 FROM r_{table} WHERE rid = ?1)"
+        self.remember = (
+            f"INSERT INTO {replies} ({REPLY}) VALUES (?, ?, ?, ?) ON CONFLICT (key) DO UPDATE"
+            " SET expires_at = excluded.expires_at, digest = excluded.digest, sealed = excluded.sealed"
+            " WHERE expires_at <= ?"
+        )
+        self.unlink_reply = f"DELETE FROM {links} WHERE reply = ?"
+        self.link = f"INSERT INTO {links} (rid, reply, files) VALUES (?, ?, ?)"
+        # Its row may have gone between the write and this answer, which is kept after it.
+        self.blank_late = f"UPDATE {replies} SET sealed = x'' WHERE key = ?2 AND ?1 >= 0 AND NOT {there}"
+        blank = (
+            f"UPDATE {replies} SET sealed = x'' WHERE key IN (SELECT reply FROM {links} WHERE rid IN (?1, {ANY_ROW})"
+        )
+        self.blank = f"{blank} AND {there})"
+        self.blank_files = f"{blank} AND files)"
+        self.unlink = f"DELETE FROM {links} WHERE rid IN (?1, {ANY_ROW}) AND {there}"
+        self.prune_links = (
+            f"DELETE FROM {links} WHERE reply IN"
+            f" (SELECT key FROM {replies} WHERE expires_at <= ? ORDER BY expires_at, key LIMIT ?)"
+        )
+        self.reply = f"SELECT {REPLY} FROM {replies} WHERE key = ? AND expires_at > ?"
+        self.reply_scan = f"SELECT {REPLY} FROM {replies} WHERE key > ? ORDER BY key LIMIT ?"
         self.prune_replies = (
             f"DELETE FROM {replies} WHERE rowid IN"
             f" (SELECT rowid FROM {replies} WHERE expires_at <= ? ORDER BY expires_at, key LIMIT ?)"
         )
-        self.has_past = f"SELECT EXISTS (SELECT 1 FROM {past})"
-        self.has_files = f"SELECT EXISTS (SELECT 1 FROM {files})"
 
     def used(self, connection: Connection) -> Used:
         """What the table has at this moment."""
-        (past,), (files,) = (connection.execute(text).fetchone() for text in (self.has_past, self.has_files))
-        return Used(past=bool(past), files=bool(files))
+        past, files, links = (
+            bool(connection.execute(text).fetchone()[0]) for text in (self.has_past, self.has_files, self.has_links)
+        )
+        return Used(past=past, files=files, links=links)
 
     def prune(self, connection: Connection, before: int, now: int, limit: int) -> int:
         """What ``Store.prune`` does, inside the caller's transaction."""
         past = connection.execute(self.prune_past, (before, limit)).rowcount
+        connection.execute(self.prune_links, (now, limit))
         return past + connection.execute(self.prune_replies, (now, limit)).rowcount
+
+    def show(self, connection: Connection, changes: Sequence[Remember]) -> None:
+        """Note of replies which rows they show; one whose row is gone by now shows nothing."""
+        connection.executemany(self.unlink_reply, [(change.reply.key,) for change in changes])
+        links = [(rid, change.reply.key, change.files) for change in changes for rid in change.rids]
+        if links:
+            connection.executemany(self.link, links)
+            connection.executemany(self.blank_late, [link[:2] for link in links])
+
+    def remove_shown(self, connection: Connection, rids: Sequence[tuple[int]]) -> None:
+        """Take away the sealed bytes of replies that show one of these rows."""
+        connection.executemany(self.blank, rids)
+        connection.executemany(self.unlink, rids)
 
     def file(self, connection: Connection, change: Attach | Amend | Detach) -> bool:
         """Make one change to files; ``False`` when its precondition does not hold."""
@@ -121,7 +160,7 @@ def read_reply(raw: tuple[Any, ...]) -> Reply:
 
 
 def create(table: str) -> list[str]:
-    """The statements that make the three tables beside a schema's rows."""
+    """The statements that make the four tables beside a schema's rows."""
     past = (
         f"CREATE TABLE h_{table} (rid INTEGER NOT NULL, version INTEGER NOT NULL, key BLOB NOT NULL,"
         " at INTEGER NOT NULL, salt BLOB NOT NULL, body BLOB NOT NULL)"
@@ -145,4 +184,7 @@ def create(table: str) -> list[str]:
         replies,
         f"CREATE UNIQUE INDEX ii_{table} ON i_{table} (key)",
         f"CREATE INDEX iy_{table} ON i_{table} (expires_at, key)",
+        f"CREATE TABLE l_{table} (rid INTEGER NOT NULL, reply BLOB NOT NULL, files INTEGER NOT NULL)",
+        f"CREATE INDEX lr_{table} ON l_{table} (rid)",
+        f"CREATE INDEX lk_{table} ON l_{table} (reply)",
     ]

@@ -8,7 +8,7 @@ from proxy.storage.sqlite_beside import Beside, Used
 from proxy.storage.sqlite_sql import DECLARED, Statements, add_column, create
 
 #: Prefix of every table of a schema.
-TABLES = "rsthfi"
+TABLES = "rsthfil"
 
 
 def columns_of(connection: Connection, table: str) -> dict[str, str] | None:
@@ -77,7 +77,7 @@ def empty(connection: Connection, table: str, limit: int) -> int:
             f"DELETE FROM {prefix}_{table} WHERE rowid IN (SELECT rowid FROM {prefix}_{table} LIMIT ?)",  # noqa: S608 - checked name
             (limit,),
         ).rowcount
-        for prefix in ("h", "i")
+        for prefix in ("h", "i", "l")
     )
 
 

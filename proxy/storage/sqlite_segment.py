@@ -12,6 +12,7 @@ from sqlite3 import Connection, Cursor
 from typing import Any, ClassVar
 
 from proxy.storage.changes import (
+    ANY_ROW,
     Accept,
     Amend,
     Attach,
@@ -34,7 +35,9 @@ from proxy.storage.changes import (
 from proxy.storage.sqlite_sql import Statements
 
 # The order in which a segment runs. Plain integers: members of an enumeration compare ten times slower.
-_INSERT, _STAGE, _RELEASE, _BIND, _INSCRIBE, _REPLACE, _DOUBT, _UNSTAGE, _REINDEX, _FILE, _RECAST, _REMOVE = range(12)
+_INSERT, _STAGE, _RELEASE, _BIND, _INSCRIBE, _REPLACE, _DOUBT, _UNSTAGE, _REINDEX, _FILE, _REPLY, _RECAST, _REMOVE = (
+    range(13)
+)
 
 #: Token index entries from which on sorting them costs less than it spares.
 _SORTED = 64
@@ -76,7 +79,7 @@ class Segment:
         self._drops: list[tuple[bytes, int]] = []
         self._adds: list[tuple[bytes, int]] = []
         self._files: list[Attach | Amend | Detach] = []
-        self._replies: list[tuple[Any, ...]] = []
+        self._replies: list[Remember] = []
         self._recasts: list[Recast] = []
         self._removes: list[tuple[int]] = []
         self._forgets: list[tuple[int]] = []  # of them, those whose past goes too
@@ -153,8 +156,15 @@ class Segment:
         for change in self._files:  # one may free the name that the next one takes
             if not beside.file(connection, change):
                 raise Unmet
+            if self._sql.used.links and (rid := _left_by(change)) is not None:
+                connection.execute(beside.blank_files, (rid,))
         if self._replies:
-            _each(connection.executemany(beside.remember, self._replies), self._replies)
+            replies = [(*change.reply, change.now) for change in self._replies]
+            _each(connection.executemany(beside.remember, replies), replies)
+            if any(change.rids for change in self._replies):
+                self._sql.used.links = True
+            if self._sql.used.links:
+                beside.show(connection, self._replies)
 
     def _recast(self, connection: Connection) -> None:
         for part in Part:
@@ -169,6 +179,8 @@ class Segment:
         if used.files:
             connection.executemany(beside.doom_of_row, self._removes)
             connection.executemany(beside.remove_files, self._removes)
+        if used.links:
+            beside.remove_shown(connection, self._removes)
         connection.executemany(self._sql.remove_tokens, self._removes)
         connection.executemany(self._sql.remove_staged, self._removes)
         return connection.executemany(self._sql.remove, self._removes).rowcount
@@ -275,14 +287,18 @@ class Segment:
         rids = [change.rid if isinstance(change, Detach) else change.file.rid]
         if isinstance(change, Amend):
             rids.append(change.holder)
-        if any(self._seen.get(rid, _INSERT) > _FILE for rid in rids):
+        if any(self._seen.get(rid, _INSERT) > _FILE for rid in (*rids, ANY_ROW)):
             return False
         self._seen.update(dict.fromkeys(rids, _FILE))
         self._files.append(change)
         return True
 
     def _remember(self, change: Remember) -> bool:
-        self._replies.append((*change.reply, change.now))
+        rids = change.rids
+        if any(self._seen.get(rid, _INSERT) > _REPLY for rid in rids) or (ANY_ROW in rids and self._removes):
+            return False
+        self._seen.update(dict.fromkeys(rids, _REPLY))
+        self._replies.append(change)
         return True
 
     def _recast_part(self, change: Recast) -> bool:
@@ -320,6 +336,13 @@ class Segment:
         Remember: _remember,
         Recast: _recast_part,
     }
+
+
+def _left_by(change: Attach | Amend | Detach) -> int | None:
+    """The row that a file leaves."""
+    if isinstance(change, Detach):
+        return change.rid
+    return change.holder if isinstance(change, Amend) and change.holder != change.file.rid else None
 
 
 def _each(cursor: Cursor, changes: list[tuple[Any, ...]]) -> None:

@@ -37,8 +37,12 @@ from proxy.vault.within import Within
 
 __all__ = ["Label", "attachments_of", "change", "delete", "download", "move", "replace", "show", "upload"]
 
-#: Further changes for the commit, given the attachment as it is then; none of a delete or a move.
-Then = Callable[[Sequence[Attachment]], Sequence[Change]]
+#: Further changes for the commit, given the attachment as it is then, and the row that has it; nothing of a delete or a move.
+Then = Callable[[Sequence[tuple[Attachment, int]]], Sequence[Change]]
+
+
+def _nothing(_result: Sequence[tuple[Attachment, int]]) -> Sequence[Change]:
+    return ()
 
 
 class Incoming(NamedTuple):
@@ -110,7 +114,7 @@ async def upload(contents: Contents, owner: Owner, incoming: Incoming, then: The
         return await _commit(owner, row, Attach(file), then)
 
 
-async def replace(contents: Contents, owner: Owner, incoming: Incoming) -> Attachment:
+async def replace(contents: Contents, owner: Owner, incoming: Incoming, then: Then = _nothing) -> Attachment:
     """Give a record a file in place of the one of that name; where there is none, a new one.
 
     A replaced file keeps its id and the time of its creation; who reads the old content goes on with it. Raises as ``upload``,
@@ -125,10 +129,10 @@ async def replace(contents: Contents, owner: Owner, incoming: Incoming) -> Attac
             raise overtaken(owner.records)
         file = file_of(owner.records, row, kept, incoming.label, before)
         main = Attach(file) if before is None else Amend(file, row.rid)
-        return await _commit(owner, row, main, _nothing)
+        return await _commit(owner, row, main, then)
 
 
-async def change(owner: Owner, file_id: str, label: tuple[str | None, str | None]) -> Attachment:
+async def change(owner: Owner, file_id: str, label: tuple[str | None, str | None], then: Then = _nothing) -> Attachment:
     """Give a file another name, another type, or both (``None``: as it is); what it is then.
 
     Raises ``VaultError``: NOT_FOUND, UNKNOWN_FILE, FILE_EXISTS, CANNOT_OPEN.
@@ -145,7 +149,7 @@ async def change(owner: Owner, file_id: str, label: tuple[str | None, str | None
             if changed.name != file.name:
                 _refuse_taken((await _place(owner, wanted))[1])
             shown = open_file(records, row, changed).attachment
-            if await attempt(records, [Amend(changed, row.rid, file.object)]):
+            if await attempt(records, [Amend(changed, row.rid, file.object), *then(((shown, row.rid),))]):
                 noting.written(records.name, (owner.key,), (), (file_id,))
                 return shown
     raise overtaken(records)
@@ -296,7 +300,7 @@ async def _settled(contents: Contents, owner: Owner, kept: Kept) -> AsyncIterato
 
 async def _commit(owner: Owner, row: Row, main: Attach | Amend, then: Then) -> Attachment:
     shown = open_file(owner.records, row, main.file).attachment
-    if not await attempt(owner.records, [main, *then((shown,))]):
+    if not await attempt(owner.records, [main, *then(((shown, row.rid),))]):
         await owner.row()  # perhaps the record ended a moment ago
         raise overtaken(owner.records)
     owner.records.collection.observe("attached")
@@ -306,10 +310,6 @@ async def _commit(owner: Owner, row: Row, main: Attach | Amend, then: Then) -> A
 
 def _scope(owner: Owner) -> bytes:
     return owner.records.collection.sealer.scope
-
-
-def _nothing(_result: Sequence[Attachment]) -> Sequence[Change]:
-    return ()
 
 
 def _note_moved(records: Records, keys: tuple[str, str], file_ids: Sequence[str], moved: bool) -> None:

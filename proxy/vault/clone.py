@@ -40,8 +40,8 @@ async def clone(records: Records, sources: Sources, update_with: Draft, by: str,
     source = found[0]
     update_with = without(update_with, records.rights.unchanged(source, update_with.fields, seen=True))
     refuse_masks(records, (update_with,))
-    copy = msgspec.structs.replace(merged(source, update_with), key=update_with.key)
-    return await create(records, (copy,), by, closing, copied=True)
+    copy = msgspec.structs.replace(merged(source, update_with), key=update_with.key, copied=True)
+    return await create(records, (copy,), by, closing)
 
 
 def _unusable(records: Records, update_with: Draft, why: str) -> VaultError:

@@ -4,7 +4,9 @@ A caller that got no answer sends the same request with the same ``Idempotency-K
 answer goes into the commit of the write itself (``closing``), so there is none without the other. Refusals are not kept: nothing
 was done, and the request may succeed later. What does not write at all keeps its answer in a commit of its own.
 
-A stored answer is sealed and bound to who asked what; key and request stand beside it as keyed hashes only. It is kept for a day.
+A stored answer is sealed and bound to who asked what; key and request stand beside it as keyed hashes only. It is kept for a day, and
+goes in the very commit in which a record that it shows is deleted or expires, or a file of such a record. What is left then is that the request was
+carried out: a repetition is refused, and never carried out again.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -38,27 +40,33 @@ class Answered(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Once:
-    """One request under an idempotency key. Where ``replay`` is set it was answered before, and must not be carried out."""
+    """One request under an idempotency key. Where ``replay`` or ``gone`` is set it was answered before, and must not be carried out."""
 
     def __init__(self, collection: Collection, key: bytes, digest: bytes, replay: Answered | None) -> None:
         self.replay = replay
+        self.gone = False  #: whether it was answered before with what is not kept any more
         self.kept = False  #: whether the answer is, or is to be, in the commit of a write
         self._collection = collection
         self._key = key
         self._digest = digest
 
-    def changes(self, answer: Answered) -> Sequence[Change]:
-        """What a write has to commit with its own changes, so that this answer is given to repetitions."""
+    def changes(self, answer: Answered | None, rids: Sequence[int] = (), *, files: bool = False) -> Sequence[Change]:
+        """What a write has to commit with its own changes, so that this answer is given to repetitions.
+
+        ``None``: repetitions are told that the request was carried out, and no more. ``rids``: the records that it shows, and with
+        ``files`` files of theirs; it goes with them.
+        """
         self.kept = True
         now = self._collection.clock()
         reply = Reply(self._key, now + KEEP, self._digest, b"")
-        sealed = self._collection.sealer.reply(reply, _encode(answer))
-        return (Remember(reply._replace(sealed=sealed), now),)
+        if answer is not None:
+            reply = reply._replace(sealed=self._collection.sealer.reply(reply, _encode(answer)))
+        return (Remember(reply, now, tuple(rids), files),)
 
-    async def keep(self, answer: Answered) -> None:
+    async def keep(self, answer: Answered | None, rids: Sequence[int] = ()) -> None:
         """Keep the answer in a commit of its own. Raises ``VaultError(IDEMPOTENCY_CHECK_FAILED)`` if there is one meanwhile."""
         try:
-            await self._collection.store.commit(self._collection.table, self.changes(answer))
+            await self._collection.store.commit(self._collection.table, self.changes(answer, rids, files=True))
         except Conflict:
             raise repeated() from None
 
@@ -93,8 +101,10 @@ class Replies:
                 raise VaultError(
                     Code.IDEMPOTENCY_CHECK_FAILED, "This idempotency key was used for another request; use a new one."
                 )
-            replay = None if kept is None else _decode(collection.sealer.open_reply(kept))
-            yield Once(collection, key, digest, replay)
+            replay = _decode(collection.sealer.open_reply(kept)) if kept is not None and kept.sealed else None
+            one = Once(collection, key, digest, replay)
+            one.gone = kept is not None and not kept.sealed
+            yield one
         finally:
             self._running.discard(running)
 

@@ -80,7 +80,7 @@ async def _replies(vault: Vault, table: str, use: Use) -> None:
     key, now = b"", vault.clock()
     while replies := await vault.store.reply_scan(table, key, _PAGE):
         for reply in replies:
-            if reply.expires_at > now:
+            if reply.sealed and reply.expires_at > now:
                 sealed = reply.sealed[SALT_BYTES:]
                 _count(use, "replies", [sealed])
                 by = sealed_by(sealed)

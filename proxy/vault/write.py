@@ -41,13 +41,11 @@ async def create(
     closing: Closing,
     *,
     on_existing: OnExisting = "refuse",
-    copied: bool = False,
 ) -> list[Record]:
     """Store new records, all or none; what they are now, with the files that the caller may see, in the order of the drafts.
 
     A key that a record has which is not there for the caller is used all the same. What an overwritten record has in fields that
     the caller is not shown stays, and so does a value for which the text is sent that the caller is shown in its place.
-    ``copied``: the values are those of another record, and whoever sent the rest has been checked.
 
     Raises ``VaultError``: ``SCHEMA_OF_RULES``; ``ACCESS_DENIED``; ``INVALID_RECORD`` when a key comes twice, or a masked text is no
     value; ``RECORD_EXISTS`` with a detail for each key that is used; ``CONFLICT`` when the records kept changing.
@@ -59,7 +57,7 @@ async def create(
     keys = _keys(records, drafts)
     made, changes = _inserts(records, drafts, keys, by)
     # A masked text may be that of a record that is there already, so that is looked for first.
-    masked = not copied and any(records.rights.masked(draft.fields) for draft in drafts)
+    masked = any(records.rights.masked(draft.fields) and not draft.copied for draft in drafts)
     if not masked and await attempt(records, [*changes, *closing(made)]):
         records.collection.observe("created", len(made))
         telling.written(records, made, drafts)
@@ -73,8 +71,7 @@ async def create(
             if taken:
                 raise _taken(records, [draft for draft, key in zip(drafts, keys, strict=True) if key in taken])
             expired = [Remove(row.rid) for key, row in rows.items() if key not in alive]
-            if not copied:
-                refuse_masks(records, [draft for draft, key in zip(drafts, keys, strict=True) if key not in alive])
+            refuse_masks(records, [draft for draft, key in zip(drafts, keys, strict=True) if key not in alive])
             made, changes = _upserts(records, drafts, [alive.get(key) for key in keys], by, readable)
             made = await with_attachments(records, made, readable)
             if await attempt(records, [*expired, *changes, *closing(made)]):
@@ -177,7 +174,12 @@ def refuse_masks(records: Records, drafts: Iterable[Draft]) -> None:
     if not records.rights.veils:
         return
     text = "Is a masked text, and not what is shown in place of the stored value: send a value, or leave the field out."
-    faults = [Detail(draft.at + step(name), text) for draft in drafts for name in records.rights.masked(draft.fields)]
+    faults = [
+        Detail(draft.at + step(name), text)
+        for draft in drafts
+        for name in records.rights.masked(draft.fields)
+        if not draft.copied
+    ]
     if faults:
         raise VaultError(Code.INVALID_RECORD, "A masked text is no value; nothing was stored.", tuple(faults))
 

@@ -10,6 +10,7 @@ from proxy.errors import Code, VaultError
 from proxy.storage import ENGINES, open_store
 from proxy.storage.base import Store
 from proxy.storage.changes import (
+    ANY_ROW,
     Amend,
     Attach,
     Bind,
@@ -200,6 +201,53 @@ async def test_a_reply_is_remembered_until_it_expires(store: Store) -> None:
     assert await store.rows(TABLE, [1]) == {}
     await store.commit(TABLE, [insert(1), Remember(reply("a", 300), 100)])
     assert await store.reply(TABLE, h("a"), 200) == reply("a", 300)
+
+
+async def shown(store: Store, *names: str) -> list[bool]:
+    """Whether the answers of these replies are there; the replies themselves have to be."""
+    found = [await store.reply(TABLE, h(name), 0) for name in names]
+    assert all(one is not None and (one.sealed in (b"", b"answer")) for one in found)
+    return [bool(one and one.sealed) for one in found]
+
+
+async def test_a_reply_goes_with_the_first_row_that_it_shows(store: Store) -> None:
+    await store.commit(TABLE, [insert(1), insert(2), insert(3), Remember(reply("a"), 0)])
+    await store.commit(TABLE, [Remember(reply("b2"), 0, (2,)), Remember(reply("c2"), 0)])
+    await store.commit(TABLE, [Remember(reply("d2"), 0, (ANY_ROW,))])
+    await store.commit(TABLE, [Remember(reply("z"), 0, (1, 2))])
+    assert await shown(store, "z", "b2", "c2", "d2") == [True] * 4
+    await store.commit(TABLE, [Remove(1)])
+    assert await shown(store, "a", "z", "b2", "c2", "d2") == [True, False, True, True, False]
+    await store.commit(TABLE, [Remove(99)])
+    await store.commit(TABLE, [Remember(reply("e"), 0, (2,)), Remove(2)])
+    assert await shown(store, "b2", "e", "c2") == [False, False, True]
+    # Its row is gone already: what is kept after the write shows nothing either.
+    await store.commit(TABLE, [Remember(reply("f"), 0, (3, 1))])
+    assert await shown(store, "f") == [False]
+    await refused(store, Remember(reply("f"), 0))
+
+
+async def test_a_reply_that_shows_a_file_goes_with_it(store: Store) -> None:
+    await store.commit(TABLE, [insert(1), insert(2), Attach(file("a")), Attach(file("b")), Attach(file("c", rid=2))])
+    await store.commit(TABLE, [Remember(reply("files"), 0, (1,), True), Remember(reply("none"), 0, (1,))])
+    await store.commit(TABLE, [Remember(reply("other"), 0, (2,), True)])
+    await store.commit(TABLE, [Amend(file("b", object_="new"), 1)])
+    assert await shown(store, "files", "none", "other") == [True, True, True]
+    await store.commit(TABLE, [Detach(1, file("a").file_id)])
+    assert await shown(store, "files", "none", "other") == [False, True, True]
+    await store.commit(TABLE, [Amend(file("c", rid=1), 2)])
+    assert await shown(store, "none", "other") == [True, False]
+
+
+async def test_a_reply_under_a_key_of_before_shows_its_own_rows_alone(store: Store) -> None:
+    await store.commit(TABLE, [insert(1), insert(2), Remember(reply("a", 100), 0, (1,))])
+    await store.commit(TABLE, [Remember(reply("a", 900), 100, (2,))])
+    await store.commit(TABLE, [Remove(1)])
+    assert await shown(store, "a") == [True]
+    assert await store.prune(TABLE, 0, 900, 9) == 1
+    await store.commit(TABLE, [Remember(reply("a", 990), 900)])
+    await store.commit(TABLE, [Remove(2)])
+    assert await shown(store, "a") == [True]
 
 
 async def test_of_many_commits_with_one_reply_key_one_wins_with_all_that_it_writes(store: Store) -> None:

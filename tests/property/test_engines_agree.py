@@ -16,6 +16,7 @@ from proxy.errors import VaultError
 from proxy.storage import open_store
 from proxy.storage.base import Store
 from proxy.storage.changes import (
+    ANY_ROW,
     Accept,
     Amend,
     Attach,
@@ -119,7 +120,9 @@ changes: st.SearchStrategy[Change] = st.one_of(
     st.builds(Recast, st.just(Part.STAGED), st.tuples(sids, rids), st.tuples(bodies), st.tuples(bodies)),
     st.builds(Recast, st.just(Part.PAST), st.tuples(rids, st.integers(1, 3)), st.tuples(bodies), st.tuples(bodies)),
     st.builds(Recast, st.just(Part.FILE), st.tuples(keys, rids), st.tuples(bodies), st.tuples(bodies)),
-    st.builds(Remember, replies, instants),
+    st.builds(
+        Remember, replies, instants, st.lists(st.sampled_from((*RIDS, ANY_ROW)), max_size=2).map(tuple), st.booleans()
+    ),
 )
 commits = st.lists(changes, min_size=1, max_size=4)
 

@@ -19,7 +19,7 @@ from tests.support.contacts import Contacts, contact, make_contacts
 LIMIT = 3_000_000
 
 
-def nothing(_made: Sequence[Attachment]) -> Sequence[Change]:
+def nothing(_made: Sequence[tuple[Attachment, int]]) -> Sequence[Change]:
     """No further changes."""
     return ()
 

@@ -24,7 +24,7 @@ from proxy.web.api import uploadname, wire
 from proxy.web.api.errors import refused
 from proxy.web.api.expecting import proceed
 from proxy.web.api.models import records_of
-from proxy.web.api.operation import Answer, Call
+from proxy.web.api.operation import Answer, Call, Shows
 from proxy.web.api.part import Part
 from proxy.web.api.ranges import asked
 
@@ -45,7 +45,7 @@ async def upload_attachment(call: Call) -> Answer:
         return _shown(call, made, 201)
 
     async with _incoming(call) as incoming:
-        return show(await attachments.upload(_contents(call), owner, incoming, _then(call, show, owner.key)))
+        return show(await attachments.upload(_contents(call), owner, incoming, _then(call, show)))
 
 
 async def check_repeated(call: Call, answered: Answered) -> None:
@@ -72,8 +72,12 @@ async def check_repeated(call: Call, answered: Answered) -> None:
 async def replace_attachment(call: Call) -> Answer:
     """A file in place of the one of its name; without one, a new file."""
     owner = _owner(call, "record_key")
+
+    def show(made: Attachment) -> Answer:
+        return _shown(call, made, 201)
+
     async with _incoming(call) as incoming:
-        return _shown(call, await attachments.replace(_contents(call), owner, incoming), 201)
+        return show(await attachments.replace(_contents(call), owner, incoming, _then(call, show)))
 
 
 async def change_attachment(call: Call) -> Answer:
@@ -81,10 +85,15 @@ async def change_attachment(call: Call) -> Answer:
     label, owner = _label(call.content), _owner(call, "record_key")
     await owner.writable()
     sees = await owner.sees()  # before anything is changed, as it may fail
-    made = _object(call, await attachments.change(owner, call.path["file_id"], label))
+
+    def show(made: Attachment) -> Answer:
+        told = _object(call, made)
+        return wire.answer(200, told if sees else {name: told[name] for name in (*_TOLD, *call.content)})
+
+    answer = show(await attachments.change(owner, call.path["file_id"], label, _then(call, show)))
     if sees:
         noting.revealed(owner.records.name, (owner.key,), ())
-    return wire.answer(200, made if sees else {name: made[name] for name in (*_TOLD, *call.content)})
+    return answer
 
 
 async def show_attachment(call: Call) -> Answer:
@@ -145,15 +154,16 @@ def _contents(call: Call) -> Contents:
     return contents
 
 
-def _then(call: Call, show: Callable[[Any], Answer], *keys: str) -> Then:
-    """What has to be committed with the change, so that its answer, which shows files of these records, can be given again."""
+def _then(call: Call, show: Callable[[Any], Answer]) -> Then:
+    """What has to be committed with the change, so that its answer, which shows a file of the record, can be given again."""
     keep = call.keep
     if keep is None:
         return _nothing_more
-    return lambda made: keep(show(made[0] if made else None), keys)
+    key = call.path.get("record_key")
+    return lambda made: keep(show(made[0][0] if made else None), [Shows(key, rid, True) for _, rid in made])
 
 
-def _nothing_more(_made: Sequence[Attachment]) -> Sequence[Change]:
+def _nothing_more(_made: Sequence[tuple[Attachment, int]]) -> Sequence[Change]:
     return ()
 
 

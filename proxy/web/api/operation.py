@@ -1,7 +1,7 @@
 """What an operation of the interface is, what its handler is given, and what it gives back."""
 
 import enum
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
@@ -163,8 +163,8 @@ class Call:
     query: Mapping[str, str] = field(default_factory=dict)  #: those of ``operation.query`` that were sent, each once
     body: bytes = b""  #: whole; empty where the operation takes nothing or a stream
     content: Any = None  #: the JSON of the body, numbers with a point as ``Decimal``
-    #: Makes the answer replayable, given the keys of the records that it shows; set by an ``Idempotency-Key``.
-    keep: Callable[[Answer, Iterable[str | None]], Sequence[Change]] | None = None
+    #: Makes the answer replayable, given the records that it shows; set by an ``Idempotency-Key``.
+    keep: "Callable[[Answer, Sequence[Shows]], Sequence[Change]] | None" = None
     outside: bool = False  #: the caller is outside of the country, and let in for what may be shown there
 
     @property
@@ -236,7 +236,20 @@ class Call:
         keep = self.keep
         if keep is None:
             return _nothing_more
-        return lambda records: keep(render(records), [record.key for record in records])
+        return lambda records: keep(render(records), [shows(record) for record in records])
+
+
+class Shows(NamedTuple):
+    """A record that an answer shows."""
+
+    key: str | None
+    rid: int
+    files: bool  #: it shows files of the record, too
+
+
+def shows(record: Record) -> Shows:
+    """The same of a record that an answer is made of."""
+    return Shows(record.key, record.rid, bool(record.attachments))
 
 
 Handler = Callable[[Call], Awaitable[Answer]]

@@ -25,7 +25,7 @@ from proxy.vault.rehash import Made, Rehash
 from proxy.vault.rehash_job import RehashJob, Run, Wanted
 from proxy.vault.rehash_rules import REST, Rules, read_dtk, read_rules
 from proxy.web.api import shapes, wire
-from proxy.web.api.operation import Answer, Call
+from proxy.web.api.operation import Answer, Call, shows
 
 _TOKENS: Final = 1000  # of one question what they stand for
 
@@ -41,7 +41,7 @@ async def rehash(call: Call) -> Answer:
     keep = call.keep
 
     def closing(made: Sequence[Made]) -> Sequence[Change]:
-        return () if keep is None else keep(_shown(records, made), [one.record.key for one in made])
+        return () if keep is None else keep(_shown(records, made), [shows(one.record) for one in made])
 
     plan = Rehash(records, rules, dtk)
     return _shown(records, await rehashing.rehash(records, plan, keys, limits.find_maximum, closing))

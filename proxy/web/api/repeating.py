@@ -3,28 +3,34 @@
 The answer of a write is in the commit of the write. An operation that commits elsewhere (a schema, a client) keeps its answer just
 after. An answer that is streamed is not kept: its request is a read.
 
+An answer goes in the commit that deletes a record which it shows. Of the answer of a function that had to do with records nobody knows which it is
+made of, so only that it was carried out is kept.
+
 An answer is given again only to who would be shown it now: under the same rights as then, and where these rights tell records apart (rows, a
 filter endpoint), only if the caller still finds every record that the answer shows. Else it hears that the request was carried out.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
 
+from proxy.audit import noting
 from proxy.auth.acl import FIELD
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.policy import Act
+from proxy.storage.changes import ANY_ROW, Change
 from proxy.vault.collection import Collection
-from proxy.vault.idempotency import Answered, Replies
+from proxy.vault.idempotency import Answered, Once, Replies
 from proxy.vault.within import all_there
 from proxy.web.api.files import check_repeated
-from proxy.web.api.operation import Access, Answer, Call, Handler, Once, Takes
+from proxy.web.api.operation import Access, Answer, Call, Handler, Shows, Takes
+from proxy.web.api.operation import Once as CarryOut
 
 _NAME: Final = "Idempotency-Key"
 _KEY: Final = re.compile(r"[!-~]{1,255}", re.ASCII)
 
 
-def repeating(replies: Replies, system: Collection) -> Once:
+def repeating(replies: Replies, system: Collection) -> CarryOut:
     """What carries out calls with a key; ``system`` keeps the answers of operations that belong to no schema."""
 
     async def once(call: Call, handler: Handler) -> Answer:
@@ -35,19 +41,37 @@ def repeating(replies: Replies, system: Collection) -> Once:
         operation = call.operation
         scope = (call.principal.client, operation.method, operation.path, *call.path.values(), key)
         async with replies.once(collection, scope, _request(call)) as one:
+            if one.gone:
+                await _ask_anyway(call)
+                raise _unseen()
             if one.replay is not None:
                 _check_rights(call, one.replay)
                 await _check_records(call, one.replay)
                 if call.operation.takes is Takes.STREAM:
                     await check_repeated(call, one.replay)
                 return _again(one.replay)
-            call.keep = lambda answer, shows: one.changes(_answered(call, answer, shows))
+
+            def keep(answer: Answer, shown: Sequence[Shows]) -> Sequence[Change]:
+                rids = [record.rid for record in shown] if answer.body else []
+                return one.changes(_answered(call, answer, shown), rids, files=any(record.files for record in shown))
+
+            call.keep = keep
             answer = await handler(call)
             if not one.kept and answer.stream is None:
-                await one.keep(_answered(call, answer))
+                await _keep(call, one, answer, of_schema=collection is not system)
             return answer
 
     return once
+
+
+async def _keep(call: Call, one: Once, answer: Answer, *, of_schema: bool) -> None:
+    """Keep an answer of which nobody says which records it shows. That of a function is not kept if it had to do with records."""
+    if of_schema:
+        await one.keep(_answered(call, answer), [ANY_ROW] if answer.body else [])
+    else:
+        await one.keep(
+            None if call.operation.access is Access.CLIENT and noting.had_records() else _answered(call, answer)
+        )
 
 
 def _key(call: Call) -> str:
@@ -95,18 +119,24 @@ async def _check_records(call: Call, answered: Answered) -> None:
         raise _unseen()
 
 
+async def _ask_anyway(call: Call) -> None:
+    """Ask the filter endpoint, as for an answer that is there: its failure must not tell that records are gone. Raises as ``Gate.allowed``."""
+    if call.schema is not None and (gate := call.records(call.schema).gate) is not None:
+        await gate.allowed(Act.READ, (), always=True)
+
+
 def _unseen() -> VaultError:
     return VaultError(
         Code.IDEMPOTENCY_CHECK_FAILED,
-        "The request was carried out, and its answer is not given again: this client may not see any more all that it shows. Ask for the records anew.",
+        "The request was carried out, and its answer is not given again: it shows what has been deleted since, or what this client may not see any more. Ask for the records anew.",
     )
 
 
-def _answered(call: Call, answer: Answer, shows: Iterable[str | None] | None = None) -> Answered:
+def _answered(call: Call, answer: Answer, shown: Sequence[Shows] | None = None) -> Answered:
     headers = dict(answer.headers)
     if answer.body:
         headers.setdefault("Content-Type", answer.media_type)
-    known = None if shows is None else tuple([key for key in shows if key is not None])
+    known = None if shown is None else tuple([record.key for record in shown if record.key is not None])
     return Answered(answer.status, headers, answer.body, call.mark, known)
 
 

@@ -230,7 +230,7 @@ async def test_what_shall_be_committed_with_it_is(files):
 
     incoming = Incoming(Label("new", "a/b"), in_pieces(b"y"))
     made = await upload(files.contents, files.owner(), incoming, then)
-    assert seen == [(made,)]
+    assert seen == [((made, row.rid),)]
     assert await files.of() == (made,)
 
 

@@ -9,7 +9,7 @@ from proxy.storage.migrations import FORMAT, STEPS, runner
 from proxy.storage.migrations.runner import APPLICATION_ID, migrate
 
 #: SHA-256 of each released step's file. A step that stores were made with is never edited: add another one.
-RELEASED = ("796829408c5e731b", "caf81540ece232a5")
+RELEASED = ("796829408c5e731b", "caf81540ece232a5", "acb5bee8bab3db9e")
 
 
 def pragma(connection: sqlite3.Connection, name: str) -> int:

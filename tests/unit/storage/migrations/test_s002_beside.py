@@ -1,6 +1,6 @@
 import sqlite3
 
-from proxy.storage.migrations import s001_initial, s002_beside
+from proxy.storage.migrations import s001_initial, s002_beside, s003_replies
 from proxy.storage.migrations.runner import migrate
 from proxy.storage.rows import Layout
 from proxy.storage.sqlite_ddl import make
@@ -38,6 +38,7 @@ def test_a_store_of_format_1_becomes_what_a_new_one_is() -> None:
     for statement in BEFORE:
         old.execute(statement)
     s002_beside.apply(old)
+    s003_replies.apply(old)
     new = sqlite3.connect(":memory:", isolation_level=None)
     migrate(new)
     make(new, Layout("old", ()))

@@ -16,7 +16,7 @@ from proxy.storage.memory import MemoryStore
 from proxy.vault.collection import Recipe
 from proxy.vault.records import Records
 from proxy.vault.vault import VaultOptions, new_vault
-from proxy.web.api.operation import Answer, Call
+from proxy.web.api.operation import Answer, Call, Shows
 from tests.support.api import services
 from tests.unit.model.test_policy import SCHEMA
 
@@ -43,7 +43,7 @@ def test_with_one_the_answer_is_kept_in_the_commit_of_the_write():
         return [Release(b"", 1, 1)]
 
     assert call(keep).closing(lambda records: Answer(201, b"%d" % len(records)))([RECORD]) == [Release(b"", 1, 1)]
-    assert kept == [(Answer(201, b"1"), ["k"])]
+    assert kept == [(Answer(201, b"1"), [Shows("k", RECORD.rid, False)])]
 
 
 # ---------------------------------------------------------------------- rights
