@@ -43,6 +43,9 @@ class NothingNamed:
     def match(self, *_: object) -> tuple[Endpoint, Match | None]:
         return self.endpoint, None
 
+    def ruled(self, host: str, target: bytes) -> bool:
+        return False
+
     def overridable(self, *_: object) -> bool:
         return False
 

@@ -63,6 +63,7 @@ from proxy.vault.vault import Vault, VaultOptions, has_keyset, new_vault, open_v
 from proxy.web.admin import Watchers, admin_app
 from proxy.web.api.app import vault_app
 from proxy.web.applications import Applications
+from proxy.web.coverage import Coverage
 from proxy.web.gateway import Gateway
 from proxy.web.journal import MetricsJournal
 from proxy.web.listening import listen
@@ -238,11 +239,12 @@ async def running(
         await realm.start(Opened(vault, catalog, await space(vault, catalog, contents)), keysets)
         in_force = InForce(await join(rules, vault, metrics, audit.witness, catalog))
         governed = await govern(realm.spaces[DEFAULT].policies, catalog, settings.policies)
-        journal = MetricsJournal(metrics, rules)
-        adopt = partial(_adopt, lambda fresh: join(fresh, vault, metrics, audit.witness, catalog), journal)
+        told = MetricsJournal(metrics, rules), Coverage(metrics, rules)
+        adopt = partial(_adopt, lambda fresh: join(fresh, vault, metrics, audit.witness, catalog), told)
         reloader = Reloader(settings.rules, partial(load_rules, settings, overrides), adopt, in_force, metrics)
         ins = doors(settings, auth.audiences, metrics, clock)
-        gateway = Gateway(in_force, journal, gateway_options(settings, applications, guard, ins.proxy, vault.keyset))
+        options = gateway_options(settings, applications, guard, ins.proxy, vault.keyset)
+        gateway = Gateway(in_force, told[0], options, told[1])
         stack.push_async_callback(gateway.close)
         stack.callback(ins.close)
         renewed = ins.with_files(partial(renew, settings, applications))
@@ -273,10 +275,13 @@ async def running(
 # ---------------------------------------------------------------------- parts
 
 
-async def _adopt(joined: Callable[[RuleSet], Awaitable[Runtime]], journal: MetricsJournal, fresh: RuleSet) -> Runtime:
+async def _adopt(
+    joined: Callable[[RuleSet], Awaitable[Runtime]], told: tuple[MetricsJournal, Coverage], fresh: RuleSet
+) -> Runtime:
     """New rules, ready to take effect."""
     runtime = await joined(fresh)
-    journal.announce(fresh)
+    for one in told:
+        one.announce(fresh)
     return runtime
 
 

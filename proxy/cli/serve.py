@@ -1,6 +1,7 @@
 """``domicile serve``: the listeners, until SIGTERM or Ctrl-C."""
 
 import os
+import sys
 from typing import Final
 
 from proxy.cli.command import OK, Arguments, Command
@@ -26,6 +27,7 @@ async def serve(settings: Settings) -> int:
     import signal
 
     from proxy.bootstrap import running
+    from proxy.cli.banner import announce
     from proxy.cli.process import stop_signal
     from proxy.telemetry import logs
 
@@ -35,6 +37,7 @@ async def serve(settings: Settings) -> int:
     loop.add_signal_handler(signal.SIGHUP, early.set)
     reloads: set[asyncio.Task[None]] = set()  # a task that nobody holds may vanish before it is done
     async with running(settings) as started:
+        announce(started.rules.runtime.rules, sys.stderr)
 
         async def again() -> None:
             await started.reloader.reload()

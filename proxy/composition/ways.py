@@ -93,4 +93,5 @@ def redirected(rules: RuleSet, upstreams: Mapping[str, str]) -> RuleSet:
         rules,
         endpoints=tuple(endpoints.values()),
         operations=tuple(replace(item, endpoint=endpoints[id(item.endpoint)]) for item in rules.operations),
+        passed=tuple(replace(item, endpoint=endpoints[id(item.endpoint)]) for item in rules.passed),
     )

@@ -1,41 +1,63 @@
 """The effective rule of a request, with every default filled in, for ``domicile rules explain METHOD PATH``."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from proxy.model.path import Path, spell
 from proxy.redactor.routing import Router
-from proxy.redactor.rules import BodyPlace, Condition, Endpoint, FieldRule, IdPlace, Operation, RuleSet, Source
+from proxy.redactor.rules import (
+    BodyPlace,
+    Condition,
+    Endpoint,
+    FieldRule,
+    IdPlace,
+    Match,
+    Operation,
+    PassRule,
+    Rule,
+    RuleSet,
+    Source,
+)
 
 _EVERY_SUCCESS = frozenset(range(200, 300))
 
 
-def find(rules: RuleSet, method: str, path: str, host: str = "") -> tuple[Endpoint | None, Operation | None]:
-    """The endpoint and the operation of a request; ``path`` is a path, or a template as a rule writes it.
+class Found(NamedTuple):
+    """What the rules say of a request."""
+
+    endpoint: Endpoint | None
+    rule: Rule | None
+    ruled: bool = False  #: an operation names the path, for whatever method
+
+
+def find(rules: RuleSet, method: str, path: str, host: str = "") -> Found:
+    """The endpoint and the rule of a request; ``path`` is a path, or a template as a rule writes it.
 
     Without a host, endpoints that are told apart by it are tried in the order of their files. Raises
     ``VaultError(BAD_REQUEST)`` for a path that two rules name in two readings.
     """
-    for operation in rules.operations:
-        if (
-            path == operation.template
-            and method.upper() in operation.methods
-            and host in ("", *operation.endpoint.hosts)
-        ):
-            return operation.endpoint, operation
-    router = Router(rules.operations, rules.endpoints)
+    for rule in rules.rules:
+        if path == rule.template and method.upper() in rule.methods and host in ("", *rule.endpoint.hosts):
+            return Found(rule.endpoint, rule)
+    router = Router(rules.rules, rules.endpoints)
     hosts = [host] if host else ["", *sorted({name for endpoint in rules.endpoints for name in endpoint.hosts})]
     target = path.encode()
     for name in hosts:
         if match := router.match(method, name, target):
-            return match.operation.endpoint, match.operation
-    return next((found for name in hosts if (found := router.endpoint(name, target))), None), None
+            rule = match.operation if isinstance(match, Match) else match
+            return Found(rule.endpoint, rule)
+    endpoint, at = next(((found, name) for name in hosts if (found := router.endpoint(name, target))), (None, ""))
+    return Found(endpoint, None, endpoint is not None and router.ruled(at, target))
 
 
-def as_data(endpoint: Endpoint | None, operation: Operation | None) -> dict[str, Any]:
+def as_data(endpoint: Endpoint | None, operation: Rule | None, ruled: bool = False) -> dict[str, Any]:
     """The effective rule as JSON-ready data; ``operation`` is ``null`` when no rule names the request."""
     out: dict[str, Any] = {"endpoint": _endpoint(endpoint) if endpoint else None, "operation": None}
     if operation is None or endpoint is None:
+        out["ruled"] = ruled
+        return out
+    if isinstance(operation, PassRule):
+        out["operation"] = {"match": operation.label, "at": str(operation.position), "pass": True}
         return out
     out["operation"] = {
         "match": operation.label,
@@ -57,10 +79,18 @@ def as_text(data: Mapping[str, Any]) -> str:
     if data["endpoint"] is None:
         return "No endpoint takes this request: the proxy refuses it."
     if data["operation"] is None:
-        fate = {"pass": "it passes unchanged", "report": "it passes unchanged and is counted", "deny": "it is refused"}
+        fate = {
+            "pass": "it passes unchanged",
+            "report": "it passes unchanged and is counted, and the shape of its path is told once",
+            "deny": "it is refused",
+        }
+        unseen = " A PATCH, an upload (multipart), a patch document and another protocol (WebSocket) are refused there: rules name the path."
         return (
             f"No rule names this request: {fate[data['endpoint']['unmatched']]} (endpoint {data['endpoint']['name']})."
+            f"{unseen if data['ruled'] else ''}"
         )
+    if data["operation"].get("pass"):
+        return f"{data['operation']['match']} passes unchanged: 'pass: true' at {data['operation']['at']}."
     return "\n".join(_lines({"operation": data["operation"], "endpoint": data["endpoint"]}, 0))
 
 

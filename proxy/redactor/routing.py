@@ -10,7 +10,8 @@ backslash, dot segments, trailing slash) pay for ``paths.readings``. What counts
   of ``match`` to pass as ``override``: a router sees no bodies, ``overridable`` says when it is worth looking;
 * the host in any case, with or without port and trailing dot; an absolute target's authority counts beside ``Host``.
 
-Readings that hit two different operations are refused (``BAD_REQUEST``). A hit and a miss is the hit.
+Readings that hit two different operations are refused (``BAD_REQUEST``). A hit and a miss is the hit; a rule with
+``pass: true`` counts as a miss where another reading hits an operation.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from types import MappingProxyType
 from proxy.errors import Code, VaultError
 from proxy.redactor.override import in_query, maybe_in_query
 from proxy.redactor.paths import Reading, Target, is_plain, looser, readings, segments, split_target
-from proxy.redactor.rules import Endpoint, Match, Operation
+from proxy.redactor.rules import Endpoint, Match, Operation, PassRule, Rule
 from proxy.redactor.template import Template, overlaps, parse_template
 from proxy.redactor.trie import Found, Trie
 
@@ -30,38 +31,52 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class _Site:
-    """One endpoint with its operations, a trie a method, and one of all that a POST may turn out to be."""
+    """One endpoint with its rules, a trie a method, and tries of all that a POST may turn out to be and of all paths."""
 
-    __slots__ = ("endpoint", "exact", "folded", "others", "prefix", "rivals")
+    __slots__ = ("capital", "endpoint", "exact", "folded", "others", "paths", "prefix", "rivals")
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         self.prefix = segments(endpoint.prefix.encode())
-        self.exact: dict[str, Trie[Operation]] = {}
-        self.folded: dict[str, Trie[Operation]] = {}
+        self.exact: dict[str, Trie[Rule]] = {}
+        self.folded: dict[str, Trie[Rule]] = {}
         self.others: Trie[Operation] = Trie(fold=True)
+        self.paths: Trie[Operation] = Trie(fold=True)  #: of operations, whatever their method
+        self.capital: set[str] = set()  #: methods with a rule whose path has a capital letter
         self.rivals: list[tuple[Template, Operation]] = []  #: what ``others`` holds
 
-    def add(self, operation: Operation) -> None:
+    def add(self, operation: Rule) -> None:
         template = parse_template(operation.template)
+        capital = any(segment.text != segment.text.lower() for segment in template.segments)
         for method in operation.methods:
             self.exact.setdefault(method, Trie()).add(template, operation)
             self.folded.setdefault(method, Trie(fold=True)).add(template, operation)
+            if capital:
+                self.capital.add(method)
+        if isinstance(operation, PassRule):
+            return
+        self.paths.add(template, operation)
         if _matters_to_post(operation):
             self.others.add(template, operation)
             self.rivals.append((template, operation))
 
-    def find(self, method: str, path: Reading) -> Found[Operation] | None:
+    def find(self, method: str, path: Sequence[bytes]) -> Found[Rule] | None:
+        """The rule of a path; one that has it in other letters only where no operation has it exactly so."""
         trie = self.exact.get(method)
         if trie is None:
             return None
-        return trie.find(path) or (self.folded[method].find(path) if any(map(_has_capitals, path)) else None)
+        found = trie.find(path)
+        if found is not None and isinstance(found[0], Operation):
+            return found
+        if method in self.capital or any(map(_has_capitals, path)):
+            return _first(found, self.folded[method].find(path))
+        return found
 
 
 class Router:
     """Finds the operation and the endpoint of a request; built once per rule set, immutable."""
 
-    def __init__(self, operations: Iterable[Operation], endpoints: Iterable[Endpoint]) -> None:
+    def __init__(self, operations: Iterable[Rule], endpoints: Iterable[Endpoint]) -> None:
         self._sites = {endpoint.name: _Site(endpoint) for endpoint in endpoints}
         for operation in operations:
             self._sites[operation.endpoint.name].add(operation)
@@ -77,8 +92,8 @@ class Router:
         #: The one endpoint without host and prefix, which is how most proxies run: nothing to choose from.
         self._alone = everywhere if everywhere and not everywhere.prefix else None
 
-    def match(self, method: str, host: str, target: bytes, override: str | None = None) -> Match | None:
-        """The operation of a request, or ``None`` when no rule names it.
+    def match(self, method: str, host: str, target: bytes, override: str | None = None) -> Match | PassRule | None:
+        """The operation of a request, the rule that lets it pass, or ``None`` when no rule names it.
 
         ``host`` is the ``Host`` field as it came, ``target`` the raw request target, ``override`` the method that a
         header of the method-override family names. Raises ``VaultError(BAD_REQUEST)``, see the module.
@@ -91,13 +106,15 @@ class Router:
             return self._match_any(method, host, Target(path, b"", None), None) if method not in _SPELT else None
         parts = path.split(b"/")[1:]
         found = trie.find(parts)
-        if found is None and path != path.lower():
-            found = self._alone.folded[method].find(parts)
+        if (found is None or isinstance(found[0], PassRule)) and (
+            method in self._alone.capital or path != path.lower()
+        ):
+            found = _first(found, self._alone.folded[method].find(parts))
         if b"." in parts[-1]:
             found = _agreed_loosely(found, (self._alone,), [method], (tuple(parts),))
         return _as_match(found) if found else None
 
-    def _match_any(self, method: str, host: str, parts: Target, override: str | None) -> Match | None:
+    def _match_any(self, method: str, host: str, parts: Target, override: str | None) -> Match | PassRule | None:
         """The same for any spelling: every host, method and path that the request can be read as."""
         paths = (segments(parts.path),) if is_plain(parts.path) else readings(parts.path)
         choices, methods = self._choices(host, parts), _methods(method, parts.query, override)
@@ -105,6 +122,12 @@ class Router:
         for sites in choices:
             found = _agreed_loosely(found, sites, methods, paths)
         return _as_match(found) if found else None
+
+    def ruled(self, host: str, target: bytes) -> bool:
+        """Whether an operation of any method names this path in any reading."""
+        return any(
+            site.paths.find(reading) for site, path in self._placed(host, target) for reading in (path, *looser(path))
+        )
 
     def endpoint(self, host: str, target: bytes) -> Endpoint | None:
         """The endpoint that a request belongs to, or ``None``; two readings with two endpoints raise ``BAD_REQUEST``."""
@@ -205,33 +228,40 @@ def _methods(method: str, query: bytes, override: str | None) -> list[str]:
     return list(dict.fromkeys("GET" if name == "HEAD" else name for name in named))
 
 
-def _agreed(
-    choices: list[tuple[_Site, ...]], methods: list[str], paths: tuple[Reading, ...]
-) -> Found[Operation] | None:
+def _agreed(choices: list[tuple[_Site, ...]], methods: list[str], paths: tuple[Reading, ...]) -> Found[Rule] | None:
     """The one operation that all readings with a hit agree on; the standard reading's placeholders."""
-    agreed: Found[Operation] | None = None
+    agreed: Found[Rule] | None = None
     for found in _hits(choices, methods, paths):
-        agreed = agreed or found
-        if found[0] is not agreed[0]:
-            raise _two_ways()
+        agreed = _first(agreed, found)
     return agreed
 
 
+def _first(known: Found[Rule] | None, found: Found[Rule] | None) -> Found[Rule] | None:
+    """What two readings hit together: an operation before a rule that passes. Two operations are refused."""
+    if known is None or found is None:
+        return known or found
+    if isinstance(found[0], PassRule):
+        return known
+    if isinstance(known[0], PassRule):
+        return found
+    if found[0] is not known[0]:
+        raise _two_ways()
+    return known
+
+
 def _agreed_loosely(
-    found: Found[Operation] | None, sites: Sequence[_Site], methods: Sequence[str], paths: Iterable[Reading]
-) -> Found[Operation] | None:
+    found: Found[Rule] | None, sites: Sequence[_Site], methods: Sequence[str], paths: Iterable[Reading]
+) -> Found[Rule] | None:
     """What was found, or what a looser reading of a path hits. A rule that names the ending itself is beyond doubt."""
     if found is not None and not _ends_openly(found[0]):
         return found
     loose = tuple(reading for path in paths for reading in looser(path))
     for hit in _hits([tuple(sites)], methods, loose):
-        if found is not None and hit[0] is not found[0]:
-            raise _two_ways()
-        found = found or hit
+        found = _first(found, hit)
     return found
 
 
-def _ends_openly(operation: Operation) -> bool:
+def _ends_openly(operation: Rule) -> bool:
     """Whether the last segment of the template takes anything."""
     last = operation.template.rstrip("/").rpartition("/")[2]
     return last.startswith("{") and last.find("}") == len(last) - 1
@@ -246,7 +276,7 @@ def _two_ways() -> VaultError:
 
 def _hits(
     choices: list[tuple[_Site, ...]], methods: Sequence[str], paths: tuple[Reading, ...]
-) -> Iterator[Found[Operation]]:
+) -> Iterator[Found[Rule]]:
     """What every combination of host, reading and method hits."""
     for sites, path in product(choices, paths):
         site = _site(sites, path)
@@ -254,8 +284,10 @@ def _hits(
             yield from (found for method in methods if (found := site.find(method, path)))
 
 
-def _as_match(found: Found[Operation]) -> Match:
+def _as_match(found: Found[Rule]) -> Match | PassRule:
     operation, names, values = found
+    if isinstance(operation, PassRule):
+        return operation
     if not names:
         return Match(operation, _NOTHING)
     if len(names) == 1:  # as nearly always: making a generator of pairs would take longer than the rest

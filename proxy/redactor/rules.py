@@ -29,8 +29,8 @@ class Verb(enum.StrEnum):
 class Unmatched(enum.StrEnum):
     """What happens to a request of an endpoint that no operation names."""
 
+    REPORT = "report"  #: passed; each shape of a path is told once, without values, and counted
     PASS = "pass"
-    REPORT = "report"  #: passed, counted and logged by method and path template only
     DENY = "deny"
 
 
@@ -233,6 +233,21 @@ class Operation:
     position: Position
 
 
+@dataclass(frozen=True, slots=True)
+class PassRule:
+    """A request that holds nobody's data, as its operator says by ``pass: true``: it passes unchanged."""
+
+    label: str  #: as ``Operation.label``
+    endpoint: Endpoint
+    methods: tuple[str, ...]
+    template: str
+    position: Position
+
+
+#: What an entry of ``operations`` is.
+Rule = Operation | PassRule
+
+
 class Match(msgspec.Struct, frozen=True, gc=False):
     """A request matched to an operation; ``params`` are the percent-decoded placeholders of the template."""
 
@@ -261,3 +276,10 @@ class RuleSet:
     operations: tuple[Operation, ...]
     tests: tuple[RuleTest, ...] = ()
     warnings: tuple[str, ...] = field(default=())
+    passed: tuple[PassRule, ...] = ()
+    files: tuple[str, ...] = ()  #: where all of this was read
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """All entries of ``operations``."""
+        return (*self.operations, *self.passed)

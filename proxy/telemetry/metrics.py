@@ -39,7 +39,19 @@ METRICS: Final[dict[str, Declared]] = {
     "domicile_requests_total": Declared(
         "counter",
         ("endpoint", "operation", "outcome"),
-        "Requests, by outcome: passed (no rule names them), matched, refused (by the proxy), failed (by the application).",
+        "Requests, by outcome: passed (no rule names them, or one lets them pass), matched, refused (by the proxy), failed (by "
+        "the application).",
+    ),
+    "domicile_unmatched_requests_total": Declared(
+        "counter",
+        ("endpoint", "method", "path"),
+        "Requests that no rule names, by the shape of their path, in which segments that look like values are hidden. Shapes beyond "
+        "500 are counted together as other.",
+    ),
+    "domicile_unmatched_suspected": Declared(
+        "gauge",
+        ("endpoint", "method", "path", "kind"),
+        "1 where a value of that kind is suspected in requests or answers that no rule names.",
     ),
     "domicile_protected_values_total": Declared(
         "counter", ("entity", "field"), "Values replaced by tokens on the way to the application."

@@ -7,8 +7,9 @@ from time import perf_counter
 from typing import NamedTuple
 
 from proxy.errors import Code, VaultError
-from proxy.redactor.rules import Endpoint, Match, Unmatched
+from proxy.redactor.rules import Endpoint, PassRule, Unmatched
 from proxy.web import overriding, writer
+from proxy.web.coverage import Coverage, Sample, Unruled
 from proxy.web.errors import status_of
 from proxy.web.forwarded import Telling
 from proxy.web.forwarding import Asked, asked, authority
@@ -20,13 +21,17 @@ from proxy.web.matched import Job, Matched, Patience, Rooms
 from proxy.web.passing import Passing, head_of
 from proxy.web.ports import Journal, Rules, Seen
 from proxy.web.quick import Quick
-from proxy.web.request_head import Heads
+from proxy.web.request_head import Heads, RequestHead
 from proxy.web.secure.entrance import Entrance
 from proxy.web.server import CallerServer
 from proxy.web.upstream.port import IDEMPOTENT, Address, Call, Upstream
 from proxy.web.validators import Keyed
 
 _DENIED = "No rule names this request, and the endpoint answers only what its rules name."
+_UNNAMED = (
+    "Rules name this path, and no rule names this upload, change document or other protocol on it, which could carry "
+    "what they protect."
+)
 
 _DENY, _REPORT = Unmatched.DENY, Unmatched.REPORT
 
@@ -69,12 +74,16 @@ class _Known(NamedTuple):
     edition: object  #: of the rules
     endpoint: Endpoint
     call: Call
+    passed: PassRule | None
+    unruled: Unruled | None
 
 
 class Gateway:
-    """One per process: ``server`` makes the protocol of each caller's connection."""
+    """One per process: ``server`` makes the protocol of each caller's connection. ``coverage`` tells of what no rule names."""
 
-    def __init__(self, rules: Rules, journal: Journal, options: GatewayOptions) -> None:
+    def __init__(
+        self, rules: Rules, journal: Journal, options: GatewayOptions, coverage: Coverage | None = None
+    ) -> None:
         upstream = options.upstream
         self._rules = rules
         self._journal = journal
@@ -89,6 +98,7 @@ class Gateway:
         self._screened = options.screened
         self._quotas = options.quotas
         self._limited = options.limited
+        self._coverage = coverage
         self._guarded = options.firewall is not None or options.quotas is not None
         self._upstream = upstream
         self._patience = options.patience
@@ -118,6 +128,8 @@ class Gateway:
         if known is None or self._draining:
             return None
         incoming.endpoint = known.endpoint
+        incoming.passed = known.passed
+        incoming.unruled = known.unruled
         quick = Quick(incoming, self._tell)
         if not self._upstream.begin(known.call, quick):
             return None
@@ -133,10 +145,16 @@ class Gateway:
         edition = self._rules.edition
         try:
             endpoint = self._route(incoming)
-            if incoming.match is not None or endpoint.unmatched is _DENY or endpoint.searched:
+            if incoming.match is not None or endpoint.searched:
+                return None
+            if incoming.passed is None and endpoint.unmatched is _DENY:
+                return None
+            unruled = self._unruled(incoming, endpoint)
+            if unruled is not None and not unruled.settled:
                 return None
             address = self._address(endpoint)
-            return _Known(edition, endpoint, Call(address, head.method, head_of(incoming, asked(head), address)))
+            call = Call(address, head.method, head_of(incoming, asked(head), address))
+            return _Known(edition, endpoint, call, incoming.passed, unruled)
         except Exception:  # noqa: BLE001  # ``handle`` meets it again, and tells of it
             return None
 
@@ -156,7 +174,7 @@ class Gateway:
                     room = self._rooms.requests
                     endpoint, body = await overriding.look(self._rules, incoming, endpoint, self._patience.body, room)
                 match = incoming.match
-                address = self._admitted(endpoint, match)
+                address = self._admitted(incoming, endpoint)
                 if endpoint.searched or self._telling is not None:
                     fields = await self._retold(incoming, endpoint, fields, address)
                 if match is not None:
@@ -222,21 +240,39 @@ class Gateway:
         if method == "CONNECT":
             raise VaultError(Code.BAD_REQUEST, "CONNECT is for forward proxies; this one stands before an application.")
         host = authority(incoming.target, head.host)
-        endpoint, incoming.match = self._rules.match(method, host, incoming.target, incoming.raw)
+        endpoint, rule = self._rules.match(method, host, incoming.target, incoming.raw)
+        incoming.find(rule)
         incoming.endpoint = endpoint
         return endpoint
 
-    def _admitted(self, endpoint: Endpoint, match: Match | None) -> Address:
+    def _unruled(self, incoming: Incoming, endpoint: Endpoint) -> Unruled | None:
+        """The shape of a path that no rule names, where that is to be told."""
+        if self._coverage is None or incoming.passed is not None or endpoint.unmatched is not _REPORT:
+            return None
+        return self._coverage.find(endpoint.name, incoming.head.method, incoming.target)
+
+    def _admitted(self, incoming: Incoming, endpoint: Endpoint) -> Address:
         """Where the request goes. Raises ``VaultError`` if it must not, before anything of it is read or stored."""
-        if match is None:
-            if endpoint.unmatched is _DENY:
-                raise VaultError(Code.OPERATION_DENIED, _DENIED)
+        if incoming.match is None:
+            if incoming.passed is None:
+                self._look_unnamed(incoming, endpoint)
             return self._address(endpoint)
         address = self._address(endpoint)
         refusal = self._upstream.refusal(address)
         if refusal is not None:
             raise refusal
         return address
+
+    def _look_unnamed(self, incoming: Incoming, endpoint: Endpoint) -> None:
+        """What no rule names: refused, or looked at while it passes."""
+        if endpoint.unmatched is _DENY:
+            raise VaultError(Code.OPERATION_DENIED, _DENIED)
+        head = incoming.head
+        if _carries_unseen(head) and self._rules.ruled(authority(incoming.target, head.host), incoming.target):
+            raise VaultError(Code.OPERATION_DENIED, _UNNAMED)
+        unruled = incoming.unruled = self._unruled(incoming, endpoint)
+        if unruled is not None and not unruled.settled:
+            incoming.sample = Sample(incoming.target)
 
     def _address(self, endpoint: Endpoint) -> Address:
         key = (endpoint.name, endpoint.upstream)
@@ -269,7 +305,10 @@ class Gateway:
         """The request is over, in whatever way."""
         if incoming.held is not None:
             incoming.held.close()
-        endpoint, match = incoming.endpoint, incoming.match
+        endpoint, match, passed = incoming.endpoint, incoming.match, incoming.passed
+        if incoming.unruled is not None and self._coverage is not None:
+            self._coverage.seen(incoming.unruled, 0 if code is not None else incoming.status, incoming.sample)
+        rule = passed if match is None else match.operation
         if code is not None:
             outcome = "failed" if code in _FAILURES else "refused"
         else:
@@ -277,14 +316,13 @@ class Gateway:
         self._journal.seen(
             Seen(
                 "-" if endpoint is None else endpoint.name,
-                "-" if match is None else match.operation.label,
+                "-" if rule is None else rule.label,
                 incoming.head.method,
                 incoming.status,
                 incoming.size,
                 perf_counter() - incoming.started,
                 outcome,
                 code,
-                match is None and endpoint is not None and endpoint.unmatched is _REPORT,
             )
         )
 
@@ -313,6 +351,8 @@ class Gateway:
         self._stop_listening()
         await asyncio.gather(*(connection.stop() for connection in self.server.callers))
         self._upstream.close()
+        if self._coverage is not None:
+            await self._coverage.close()
 
     def _stop_listening(self) -> None:
         for listener in self.server.listeners:
@@ -320,3 +360,11 @@ class Gateway:
         self.server.listeners.clear()
         if self._entrance is not None:
             self._entrance.close()
+
+
+def _carries_unseen(head: RequestHead) -> bool:
+    """Whether a request may carry values in a way that frameworks read and few rules name: an upload, a patch, another protocol."""
+    if head.upgrade or head.method.upper() == "PATCH":
+        return True
+    types = [one.partition(";")[0].strip().lower() for one in head.values(b"content-type")]
+    return any(one.startswith("multipart/") or "patch" in one for one in types)

@@ -8,8 +8,9 @@ from time import perf_counter
 from typing import Final, Protocol
 
 from proxy.redactor.message import RawHeaders
-from proxy.redactor.rules import Endpoint, Match
+from proxy.redactor.rules import Endpoint, Match, PassRule
 from proxy.web.body import Body
+from proxy.web.coverage import Sample, Unruled
 from proxy.web.peers import Client
 from proxy.web.request_head import RequestHead
 from proxy.web.room import Holding
@@ -56,12 +57,15 @@ class Incoming:
         "held",
         "match",
         "minor",
+        "passed",
         "payload",
         "raw",
+        "sample",
         "size",
         "started",
         "status",
         "target",
+        "unruled",
     )
 
     def __init__(self, head: RequestHead, payload: Body, connection: "Connection") -> None:
@@ -74,12 +78,20 @@ class Incoming:
         self.started = perf_counter()  # the loop's own clock has steps of a millisecond
         self.endpoint: Endpoint | None = None  #: which the rules found
         self.match: Match | None = None
+        self.passed: PassRule | None = None  #: the rule that lets it pass
+        self.unruled: Unruled | None = None  #: the shape of its path, where no rule names it and that is to be told
+        self.sample: Sample | None = None  #: what is looked at while it passes by
         self.held: Holding | None = None  #: room that its body takes while it is held whole
         self.begun: Begun | None = None  #: the exchange that the task is to go on with
         self.began = False  #: the head of the final answer is written
         self.status = 0
         self.size = 0  #: bytes of body written
         self.close = head.close  #: the connection ends with this answer
+
+    def find(self, rule: Match | PassRule | None) -> None:
+        """What the rules say of it."""
+        self.match = rule if isinstance(rule, Match) else None
+        self.passed = rule if isinstance(rule, PassRule) else None
 
     @property
     def gone(self) -> bool:

@@ -9,15 +9,11 @@ from proxy.errors import Code
 from proxy.redactor.rules import RuleSet
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Cell, Metrics
+from proxy.web.coverage import METHODS
 from proxy.web.ports import Seen
 
 #: Refusals that strangers can bring about at will: counted, and told at level debug only, so that nobody fills the log.
 _OFTEN: Final = frozenset((Code.OUTSIDE_COUNTRY, Code.TOO_MANY_REQUESTS))
-
-#: Methods that are named in log lines.
-_METHODS: Final = frozenset(
-    "GET HEAD POST PUT PATCH DELETE OPTIONS TRACE CONNECT PROPFIND PROPPATCH MKCOL COPY MOVE LOCK UNLOCK REPORT SEARCH -".split()
-)
 
 
 class MetricsJournal:
@@ -48,13 +44,6 @@ class MetricsJournal:
             self._fire(seen)
         if seen.code is not None:
             self._trouble(seen, self._log.debug if seen.code in _OFTEN else self._log.warning)
-        elif seen.reported:
-            self._log.info(
-                "no rule names this request",
-                endpoint=seen.endpoint,
-                method=_told(seen.method),
-                status=seen.status,
-            )
         elif self._lines:
             self._log.debug(
                 "request",
@@ -88,4 +77,4 @@ class MetricsJournal:
 
 def _told(method: str) -> str:
     """The method for a log line: any token is one, and what a caller makes up may hold a value of somebody."""
-    return method if method in _METHODS else "other"
+    return method if method in METHODS else "other"

@@ -32,7 +32,8 @@ async def look(
     method = override.named(incoming.head.values(b"content-type"), plain, limits.form_fields)
     if method is not None:
         head = (incoming.head.method, _host(incoming), incoming.target, incoming.raw)
-        endpoint, incoming.match = rules.match(*head, method)
+        endpoint, rule = rules.match(*head, method)
+        incoming.find(rule)
         incoming.endpoint = endpoint
     return endpoint, body
 

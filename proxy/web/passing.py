@@ -38,11 +38,12 @@ class Passing:
             if read is None or status != 100:
                 writer.interim(incoming, status, reason, headers)
 
+        body = body_of(incoming) if read is None else read
         call = Call(
             address,
             incoming.head.method,
             head_of(incoming, asked, address),
-            body_of(incoming) if read is None else read,
+            body if incoming.sample is None else incoming.sample.asking(body),
             asked.chunked,
             asked.upgrade,
             interim,
@@ -59,8 +60,12 @@ class Passing:
             if fault.starved:
                 raise VaultError(Code.REQUEST_TIMEOUT, "The body of the request did not arrive in time.") from None
             raise
+        if incoming.sample is not None:
+            incoming.sample.begin(reply.head.headers)
         body = reply.whole
         if body is not None:
+            if incoming.sample is not None:
+                incoming.sample.take(body)
             writer.whole(incoming, reply, body)
             if incoming.unsent > writer.REST:
                 await writer.taken(incoming, self._patience)

@@ -7,7 +7,7 @@ import msgspec
 
 from proxy.errors import Code
 from proxy.redactor.message import Answer, RawHeaders, Request
-from proxy.redactor.rules import Endpoint, Match
+from proxy.redactor.rules import Endpoint, Match, PassRule
 
 
 class Exchange(Protocol):
@@ -52,13 +52,16 @@ class Rules(Protocol):
 
     def match(
         self, method: str, host: str, target: bytes, headers: RawHeaders, override: str | None = None
-    ) -> tuple[Endpoint, Match | None]:
-        """Which endpoint the request belongs to, and which operation names it, if any.
+    ) -> tuple[Endpoint, Match | PassRule | None]:
+        """Which endpoint the request belongs to, and which operation or rule that passes names it, if any.
 
         ``host`` is the authority asked for, in lower case, with its port if there is one; ``override`` a method that
         the body names, which counts beside the real one. Raises ``VaultError`` (BAD_REQUEST) if two readings of the
         request hit different rules, NOT_FOUND if no endpoint serves the host.
         """
+
+    def ruled(self, host: str, target: bytes) -> bool:
+        """Whether an operation of any method names this path."""
 
     def overridable(self, host: str, target: bytes) -> bool:
         """Whether a POST that ``match`` finds no operation for might have one by a method that its body names."""
@@ -77,14 +80,13 @@ class Seen(msgspec.Struct, frozen=True, gc=False):
     """One request that is over, for metrics and the access log. Holds no path and no query of anybody."""
 
     endpoint: str  #: ``-`` if none was found
-    operation: str  #: the label of the operation, ``-`` if none
+    operation: str  #: the label of the operation or of the rule that passes, ``-`` if none
     method: str
     status: int  #: 0: the caller went away before an answer began
     size: int  #: bytes of body sent to the caller
     seconds: float
     outcome: str  #: passed, matched, refused (by the proxy), failed (by the application)
     code: Code | None  #: of the error, if there was one
-    reported: bool = False  #: no operation names it, and the endpoint asks that such requests be reported
 
 
 class Journal(Protocol):

@@ -70,10 +70,13 @@ async def stream(incoming: Incoming, reply: Reply, patience: float) -> None:
     """
     incoming.write(begin(incoming, reply))
     chunked = reply.framing is CHUNKED and incoming.minor == 1
+    sample = incoming.sample
     while piece := await reply.read():
         if incoming.gone:
             return
         incoming.size += len(piece)
+        if sample is not None:
+            sample.take(piece)
         incoming.write(frame(piece) if chunked else piece)
         await incoming.drained(patience)
     if chunked:

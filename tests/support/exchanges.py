@@ -13,6 +13,7 @@ from proxy.redactor.exchange.ruled import RuleExchange
 from proxy.redactor.exchange.runtime import Runtime, join
 from proxy.redactor.load import load_text
 from proxy.redactor.message import Answer, RawHeaders, Request
+from proxy.redactor.rules import Match
 from proxy.storage.memory import MemoryStore
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.collection import Collection
@@ -125,7 +126,7 @@ class Desk:
         raw = written(body)
         request = Request(method, target.encode("latin-1"), headers_of(raw, headers), raw)
         _, matched = self.runtime.match(method, "app", request.target, request.headers)
-        assert matched is not None, f"no rule matches {match}"
+        assert isinstance(matched, Match), f"no rule matches {match}"
         exchange = self.runtime.exchange(matched)
         return Call(exchange, await exchange.outgoing(request))
 

@@ -18,12 +18,14 @@ from proxy.redactor.rules import (
     Match,
     OnError,
     Operation,
+    PassRule,
     Position,
     RequestRule,
     ResponseRule,
     Unmatched,
     Verb,
 )
+from proxy.web.coverage import Coverage
 from proxy.web.gateway import Gateway, GatewayOptions
 from proxy.web.listening import listen
 from proxy.web.ports import Seen
@@ -33,6 +35,9 @@ from proxy.web.upstream.limits import Limits as UpstreamLimits
 
 #: Requests whose target begins with this are matched.
 MATCHED = b"/people"
+
+#: Targets that a rule lets pass, and those that rules name for other requests.
+PASSED, RULED = b"/open", b"/ruled"
 
 #: Targets that are matched if the body names the method PUT.
 OVERRIDDEN = b"/staff"
@@ -99,13 +104,18 @@ class Steered:
 
     def match(
         self, method: str, host: str, target: bytes, headers: RawHeaders, override: str | None = None
-    ) -> tuple[Endpoint, Match | None]:
+    ) -> tuple[Endpoint, Match | PassRule | None]:
         self.asked.append((method, host, target, headers))
         if self.fault is not None:
             raise self.fault
+        if target.startswith(PASSED):
+            return self.endpoint, PassRule("GET /open", self.endpoint, ("GET",), "/open", Position("rules.yaml", 1, 1))
         if not target.startswith(MATCHED) and not (target.startswith(OVERRIDDEN) and override == "PUT"):
             return self.endpoint, None
         return self.endpoint, Match(operation(self.endpoint, self.verb), {})
+
+    def ruled(self, host: str, target: bytes) -> bool:
+        return target.startswith((MATCHED, RULED))
 
     def overridable(self, host: str, target: bytes) -> bool:
         return target.startswith(OVERRIDDEN)
@@ -158,11 +168,16 @@ def keyed(message: bytes) -> bytes:
 
 @asynccontextmanager
 async def gateway(
-    url: str, *, limits: UpstreamLimits | None = None, options: dict[str, Any] | None = None, **more: Any
+    url: str,
+    *,
+    limits: UpstreamLimits | None = None,
+    options: dict[str, Any] | None = None,
+    coverage: Coverage | None = None,
+    **more: Any,
 ) -> AsyncIterator[tuple[int, Steered]]:
     """A gateway before the application at ``url``; gives its port and what steers it. ``more`` is for the endpoint."""
     steered = Steered(endpoint(url, **more))
-    made = Gateway(steered, steered, GatewayOptions(HttpUpstream(limits), keyed, **(options or {})))
+    made = Gateway(steered, steered, GatewayOptions(HttpUpstream(limits), keyed, **(options or {})), coverage)
     steered.gateway = made
     try:
         async with listen("proxy", ("127.0.0.1", 0), made.server) as place:

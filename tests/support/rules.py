@@ -7,7 +7,7 @@ from proxy.redactor.load import load_text
 from proxy.redactor.load.faults import Faults
 from proxy.redactor.load.forms import Context, Form
 from proxy.redactor.load.tree import read_tree
-from proxy.redactor.rules import Operation, RuleSet
+from proxy.redactor.rules import Match, Operation, PassRule, RuleSet
 
 #: Points at the place of a fault: the character after it.
 MARK = "▲"
@@ -40,6 +40,12 @@ def with_fields(*fields: str, entity: str = "") -> str:
 
 def rules_of(*operations: str) -> RuleSet:
     return load_text(with_operations(*operations))
+
+
+def matched(found: Match | PassRule | None) -> Match:
+    """The match of a request that an operation names."""
+    assert isinstance(found, Match)
+    return found
 
 
 def operation_of(operation: str) -> Operation:

@@ -60,6 +60,25 @@ def inflate(body: bytes, content_encoding: bytes | None, limit: int, ratio: int 
     return body, names
 
 
+def beginning(body: bytes, content_encoding: bytes, most: int) -> bytes:
+    """At most so many bytes of a body, which may be cut off, without its content coding; nothing where it cannot be read."""
+    name = content_encoding.strip().lower().decode("latin-1")
+    name = _ALIASES.get(name, name)
+    try:
+        if name == "gzip":
+            return zlib.decompressobj(16 + zlib.MAX_WBITS).decompress(body, most)
+        if name == "deflate":
+            return zlib.decompressobj().decompress(body, most)
+        if name == "br":
+            return bytes(brotli.Decompressor().process(body, output_buffer_limit=most))[:most]
+        if name == "zstd":
+            with zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW).stream_reader(body) as reader:
+                return reader.read(most)
+    except (zlib.error, brotli.error, zstandard.ZstdError):
+        return b""
+    return body if name in ("", IDENTITY) else b""
+
+
 def deflate(body: bytes, coding: str) -> bytes:
     """The body in a content coding of ``CODINGS``, or as it is for ``identity``."""
     return body if coding == IDENTITY else CODINGS[coding].deflate(body)

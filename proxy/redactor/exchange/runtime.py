@@ -13,7 +13,7 @@ from proxy.redactor.kept import refuse_unfit, unfit
 from proxy.redactor.message import RawHeaders, Spellings
 from proxy.redactor.plan import make_plan
 from proxy.redactor.routing import Router
-from proxy.redactor.rules import Endpoint, Entity, Match, RuleSet
+from proxy.redactor.rules import Endpoint, Entity, Match, PassRule, RuleSet
 from proxy.telemetry.metrics import Metrics
 from proxy.vault.catalog import Catalog
 from proxy.vault.collection import Collection, Recipe
@@ -32,8 +32,8 @@ class Runtime:
 
     def match(
         self, method: str, host: str, target: bytes, headers: RawHeaders, override: str | None = None
-    ) -> tuple[Endpoint, Match | None]:
-        """The endpoint and operation of a request; ``override`` is a method that its body names.
+    ) -> tuple[Endpoint, Match | PassRule | None]:
+        """The endpoint and rule of a request; ``override`` is a method that its body names.
 
         Raises ``VaultError``: BAD_REQUEST for a request whose readings hit different rules, NOT_FOUND when no endpoint
         serves the host and path.
@@ -45,21 +45,27 @@ class Runtime:
         found = self.router.match(method, host, target, _override(overrides) if overrides else None)
         if told:
             self._agree(found, method, host, [value for name, value in told if _told[name] == _ADDRESS])
-        if found is not None:
+        if isinstance(found, Match):
             return found.operation.endpoint, Match(found.operation, found.params, self)
+        if found is not None:
+            return found.endpoint, found
         endpoint = self.router.endpoint(host, target)
         if endpoint is None:
             raise VaultError(Code.NOT_FOUND, "No endpoint of the rule files serves this host and path.")
         return endpoint, None
 
-    def _agree(self, found: Match | None, method: str, host: str, addresses: Iterable[bytes]) -> None:
+    def _agree(self, found: Match | PassRule | None, method: str, host: str, addresses: Iterable[bytes]) -> None:
         """Refuse an address in a header that leads to another rule than the target does."""
         for address in addresses:
             named = self.router.match(method, host, address)
-            if named is not None and (found is None or named.operation is not found.operation):
+            if isinstance(named, Match) and not (isinstance(found, Match) and named.operation is found.operation):
                 raise VaultError(
                     Code.BAD_REQUEST, "A header of the request names another address than its target: send one."
                 )
+
+    def ruled(self, host: str, target: bytes) -> bool:
+        """Whether an operation of any method names this path."""
+        return self.router.ruled(host, target)
 
     def overridable(self, host: str, target: bytes) -> bool:
         """Whether a method that the body of a POST names may lead to an operation."""
@@ -86,7 +92,7 @@ class Runtime:
             found = self.router.match("GET", authority.decode("latin-1") if authority is not None else host, target)
         except VaultError:
             return before + target.partition(b"?")[0]
-        if found is None or not found.operation.request.query:
+        if not isinstance(found, Match) or not found.operation.request.query:
             return address
         return before + await swapped(self.joined[id(found.operation)], target)
 
@@ -108,9 +114,13 @@ class InForce:
 
     def match(
         self, method: str, host: str, target: bytes, headers: RawHeaders, override: str | None = None
-    ) -> tuple[Endpoint, Match | None]:
+    ) -> tuple[Endpoint, Match | PassRule | None]:
         """As ``Runtime.match``, by the rules in force now."""
         return self.runtime.match(method, host, target, headers, override)
+
+    def ruled(self, host: str, target: bytes) -> bool:
+        """As ``Runtime.ruled``, by the rules in force now."""
+        return self.runtime.ruled(host, target)
 
     def overridable(self, host: str, target: bytes) -> bool:
         """As ``Runtime.overridable``, by the rules in force now."""
@@ -179,7 +189,7 @@ async def join(
         id(operation): Joined(make_plan(operation), collections[operation.entity.schema.name], metrics, witness)
         for operation in rules.operations
     }
-    runtime = Runtime(rules, vault, Router(rules.operations, rules.endpoints), joined)
+    runtime = Runtime(rules, vault, Router(rules.rules, rules.endpoints), joined)
     if catalog is not None:
         await catalog.take_rules(collections.values())
     return runtime

@@ -8,7 +8,7 @@ from proxy.model.path import Path, Step, spell
 from proxy.model.schema import Schema
 from proxy.redactor.load.entities import Draft, needs_record
 from proxy.redactor.load.faults import Faults
-from proxy.redactor.rules import Endpoint, Operation, OtherKinds, Position, RuleTest, Verb
+from proxy.redactor.rules import Endpoint, Operation, OtherKinds, PassRule, Position, Rule, RuleTest, Verb
 from proxy.tokenization.base import Resolution
 
 
@@ -21,6 +21,12 @@ class FileRules:
     entities: tuple[Draft, ...]
     operations: tuple[Operation, ...]
     tests: tuple[RuleTest, ...]
+    passed: tuple[PassRule, ...] = ()
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """All that ``operations`` holds."""
+        return (*self.operations, *self.passed)
 
 
 def check_files(files: Sequence[FileRules], faults: Faults) -> None:
@@ -53,7 +59,7 @@ def _check_endpoints(one: FileRules, other: FileRules, faults: Faults) -> None:
             f"'prefix' of its own",
         )
     for wide, narrow in ((one, other), (other, one)):
-        for operation in wide.operations:
+        for operation in wide.rules:
             if _hidden(operation, narrow.endpoint):
                 faults.add(
                     operation.position,
@@ -62,7 +68,7 @@ def _check_endpoints(one: FileRules, other: FileRules, faults: Faults) -> None:
                 )
 
 
-def _hidden(operation: Operation, narrow: Endpoint) -> bool:
+def _hidden(operation: Rule, narrow: Endpoint) -> bool:
     """Whether every request of the operation goes to the other endpoint, whose prefix is longer."""
     wide = operation.endpoint
     same_hosts = not narrow.hosts if not wide.hosts else wide.hosts <= narrow.hosts
@@ -122,7 +128,7 @@ def _descents(operation: Operation) -> Iterator[str]:
 
 def _unread(file: FileRules) -> Iterator[str]:
     """Paths whose values are taken in and never turned back."""
-    read = {operation.template for operation in file.operations if "GET" in operation.methods}
+    read = {rule.template for rule in file.rules if "GET" in rule.methods}
     for operation in file.operations:
         body = operation.request.body
         writes = operation.verb in (Verb.CREATE, Verb.UPDATE) and body is not None and body.objects is not None

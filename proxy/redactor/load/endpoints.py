@@ -14,7 +14,7 @@ def compile_endpoint(section: Section, on_error: Section | None) -> Endpoint | N
         upstream,
         frozenset(item.value for item in section.value("host", []) if item.value),
         section.value("prefix", ""),
-        Unmatched(section.value("unmatched", "pass")),
+        Unmatched(section.value("unmatched", "report")),
         _limits(section.value("limits")),
         _on_error(on_error),
     )

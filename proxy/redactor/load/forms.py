@@ -149,6 +149,21 @@ class Whole:
 
 
 @dataclass(frozen=True, slots=True)
+class Flag:
+    """The truth value ``true``; leaving the key out says the other thing."""
+
+    label: str = "`true`"
+
+    def read(self, node: Node, context: Context) -> Any:
+        if isinstance(node, Scalar) and node.value is True:
+            return True
+        return context.faults.add(node.at, "this must be true; leave the key out where it is not")
+
+    def schema(self) -> JsonSchema:
+        return {"const": True}
+
+
+@dataclass(frozen=True, slots=True)
 class Anything:
     """Any value at all, as the test entries of a rule file hold; read as plain dicts, lists and scalars."""
 

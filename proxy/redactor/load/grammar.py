@@ -6,7 +6,7 @@ together with others is checked in ``entities``, ``operations`` and ``checks``.
 
 from collections.abc import Iterator
 
-from proxy.redactor.load.forms import Anything, Block, Either, Form, Key, ListOf, MapOf, Text, Whole, Word
+from proxy.redactor.load.forms import Anything, Block, Either, Flag, Form, Key, ListOf, MapOf, Text, Whole, Word
 from proxy.redactor.load.phrases import (
     parse_host,
     parse_id,
@@ -63,7 +63,7 @@ ENDPOINT = Block(
             "any",
         ),
         Key("prefix", Text("path", "a path such as /crm", parse=parse_prefix, reference=True), "the path that all its requests begin with; it is forwarded as it came, and every `match` begins with it", "none"),
-        Key("unmatched", Word(("pass", "report", "deny")), "what happens to a request that no operation names: it passes, it passes and is counted and logged, or it is refused", "pass"),
+        Key("unmatched", Word(("report", "pass", "deny")), "what happens to a request that no operation names: it passes and each shape of a path is told once, it passes unsaid, or it is refused", "report"),
         Key("limits", LIMITS, "bounds on bodies"),
     ),
     later=("caller", "tls", "ca", "certificate", "key"),
@@ -178,13 +178,14 @@ RESPONSE = Block(
 
 OPERATION = Block(
     "operation",
-    "One request of the application that carries personal data. Exactly one of create, read, update, delete.",
+    "One request of the application. Exactly one of create, read, update, delete where it carries personal data, else pass.",
     (
         Key("match", Text("method and path", "METHOD and path, such as POST /contacts", r"(?s).+", parse_match), "methods and path template: `PUT|PATCH /contacts/{id}`; `{rest*}` takes slashes", required=True),
         Key("create", _ENTITY, "the request makes a new record of this entity"),
         Key("read", _ENTITY, "the answer shows records of this entity"),
         Key("update", _ENTITY, "the request changes a record; an id that the vault does not know is created"),
         Key("delete", _ENTITY, "the request removes records"),
+        Key("pass", Flag(), "true: somebody looked, and neither the request nor its answer holds anybody's data; it passes unchanged and unreported, also under `unmatched: deny`"),
         Key("id", _ID, "where the request carries the id or, with `[*]`, the ids: from the object where that is the whole body or one of several, else from the root", "`path id` where the path has `{id}`"),
         Key("request", REQUEST, "the request's body", "create and update: the object at `$`"),
         Key("response", RESPONSE, "the answer", "the object at `$`"),
@@ -294,7 +295,9 @@ RULE_FILE = Block(
         Key("version", Whole(VERSION, VERSION), f"version of the rule language: {VERSION}", required=True),
         Key("endpoint", ENDPOINT, "the application behind the proxy", required=True),
         Key("entities", MapOf(ENTITY, "entity name", NAME, _NAME_HINT), "kinds of records"),
-        Key("operations", ListOf(OPERATION), "requests that carry personal data"),
+        Key(
+            "operations", ListOf(OPERATION), "requests that carry personal data, and those that are known to carry none"
+        ),
         Key("on_error", ON_ERROR, "what happens when something cannot be understood"),
         Key("tests", ListOf(TEST), "exchanges with their expected outcome"),
     ),

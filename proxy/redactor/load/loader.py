@@ -17,7 +17,7 @@ from proxy.redactor.load.operations import Scope, carries_id, compile_operation
 from proxy.redactor.load.rivals import check_rivals
 from proxy.redactor.load.settling import settled
 from proxy.redactor.load.tree import read_tree
-from proxy.redactor.rules import Operation, Position, RuleSet, RuleTest
+from proxy.redactor.rules import Operation, PassRule, Position, Rule, RuleSet, RuleTest
 
 
 @dataclass(slots=True)
@@ -57,6 +57,8 @@ def _compile(sources: list[Source], job: _Load) -> RuleSet:
         tuple(operation for file in kept for operation in file.operations),
         tuple(test for file in kept for test in file.tests),
         told,
+        tuple(rule for file in kept for rule in file.passed),
+        tuple(source.name for source in sources),
     )
 
 
@@ -72,13 +74,15 @@ def _file(source: Source, job: _Load) -> FileRules | None:
     if endpoint is None:
         return None
     scope = Scope(endpoint, entities, job.faults)
-    operations = _operations(section.value("operations", []), scope)
+    rules = _operations(section.value("operations", []), scope)
+    operations = tuple(rule for rule in rules if isinstance(rule, Operation))
+    passed = tuple(rule for rule in rules if isinstance(rule, PassRule))
     tests = _tests(section.value("tests", []), endpoint.name, job.faults)
-    return FileRules(endpoint, section.key("endpoint"), tuple(entities.values()), operations, tests)
+    return FileRules(endpoint, section.key("endpoint"), tuple(entities.values()), operations, tests, passed)
 
 
-def _operations(items: list[Item], scope: Scope) -> tuple[Operation, ...]:
-    operations = []
+def _operations(items: list[Item], scope: Scope) -> tuple[Rule, ...]:
+    operations: list[Rule] = []
     places: dict[int, Position] = {}
     for item in items:
         operation = compile_operation(item.value, scope) if isinstance(item.value, Section) else None
@@ -140,4 +144,5 @@ def _addressed(file: FileRules) -> FileRules:
     }
     endpoint = replace(file.endpoint, searched=any(op.request.query for op in file.operations))
     operations = tuple(replace(op, endpoint=endpoint, entity=drafts[op.entity.name].entity) for op in file.operations)
-    return replace(file, endpoint=endpoint, entities=tuple(drafts.values()), operations=operations)
+    passed = tuple(replace(rule, endpoint=endpoint) for rule in file.passed)
+    return replace(file, endpoint=endpoint, entities=tuple(drafts.values()), operations=operations, passed=passed)

@@ -22,9 +22,11 @@ from proxy.redactor.rules import (
     Operation,
     OtherKinds,
     OwnToken,
+    PassRule,
     Position,
     RequestRule,
     ResponseRule,
+    Rule,
     Verb,
 )
 from proxy.tokenization import DEFAULT_SHAPE, SHAPES
@@ -43,8 +45,10 @@ class Scope:
     faults: Faults
 
 
-def compile_operation(section: Section, scope: Scope) -> Operation | None:
+def compile_operation(section: Section, scope: Scope) -> Rule | None:
     """One operation; ``None`` where what it is about was at fault."""
+    if "pass" in section:
+        return _pass(section, scope)
     verb, draft, matched = _verb(section, scope.faults), None, section.value("match")
     if verb is not None:
         draft = _entity(section, verb, scope)
@@ -74,11 +78,29 @@ def compile_operation(section: Section, scope: Scope) -> Operation | None:
     return operation
 
 
+def _pass(section: Section, scope: Scope) -> PassRule | None:
+    """A request that passes. A key that says something else of it contradicts that."""
+    for key in section:
+        if key not in ("match", "pass"):
+            scope.faults.add(
+                section.key(key),
+                f"'pass: true' says that nobody's data is in this request and its answer, and '{key}' that there is; "
+                "leave one of the two out",
+            )
+    matched = section.value("match")
+    if not isinstance(matched, Matched) or section.value("pass") is None:
+        return None
+    _check_prefix(section, matched, scope)
+    return PassRule(matched.label, scope.endpoint, matched.methods, matched.template.text, section.at)
+
+
 def _verb(section: Section, faults: Faults) -> Verb | None:
     said = [verb for verb in Verb if verb in section]
     if not said and not section.strange:
         faults.add(
-            section.at, "an operation says what it does and to which entity; write create, read, update or delete"
+            section.at,
+            "an operation says what it does and to which entity; write create, read, update or delete, or pass: true "
+            "where it holds nobody's data",
         )
     for verb in said[1:]:
         faults.add(section.key(verb), f"an operation does one thing; write '{said[0]}' and '{verb}' as two operations")

@@ -7,7 +7,7 @@ for exactly the common part. Looking for such pairs walks a tree of segments, so
 from collections.abc import Iterable, Iterator
 
 from proxy.redactor.load.faults import Faults
-from proxy.redactor.rules import Operation, Position
+from proxy.redactor.rules import Position, Rule
 from proxy.redactor.template import Kind, Segment, Template, covers, meet, overlaps, parse_template
 
 _Shape = tuple[tuple[Kind, str], ...]
@@ -19,9 +19,9 @@ class _Tree:
     def __init__(self) -> None:
         self.literals: dict[str, _Tree] = {}
         self.wide: dict[tuple[Kind, str], _Tree] = {}
-        self.here: list[tuple[Template, Operation]] = []
+        self.here: list[tuple[Template, Rule]] = []
 
-    def add(self, template: Template, operation: Operation) -> None:
+    def add(self, template: Template, operation: Rule) -> None:
         node = self
         for kind, text in template.shape:
             if kind is Kind.LITERAL:
@@ -30,12 +30,12 @@ class _Tree:
                 node = node.wide.setdefault((kind, text), _Tree())
         node.here.append((template, operation))
 
-    def everything(self) -> Iterator[tuple[Template, Operation]]:
+    def everything(self) -> Iterator[tuple[Template, Rule]]:
         yield from self.here
         for child in (*self.literals.values(), *self.wide.values()):
             yield from child.everything()
 
-    def near(self, segments: tuple[Segment, ...]) -> Iterator[tuple[Template, Operation]]:
+    def near(self, segments: tuple[Segment, ...]) -> Iterator[tuple[Template, Rule]]:
         """What may match a path that these segments match; ``overlaps`` then decides."""
         if not segments:
             yield from self.here
@@ -54,7 +54,7 @@ class _Tree:
                 yield from child.near(segments[1:])
 
 
-def check_rivals(operations: Iterable[Operation], places: dict[int, Position], faults: Faults) -> None:
+def check_rivals(operations: Iterable[Rule], places: dict[int, Position], faults: Faults) -> None:
     """Note every tie between operations of one endpoint; ``places`` holds the place of each ``match`` by ``id``."""
     trees: dict[str, _Tree] = {}
     shapes: dict[str, set[_Shape]] = {}
@@ -73,15 +73,15 @@ def check_rivals(operations: Iterable[Operation], places: dict[int, Position], f
                 faults.add(places[id(operation)], text)
 
 
-def _is_before(one: Operation, other: Operation, places: dict[int, Position]) -> bool:
+def _is_before(one: Rule, other: Rule, places: dict[int, Position]) -> bool:
     return _order(one, places) < _order(other, places)
 
 
-def _order(operation: Operation, places: dict[int, Position]) -> tuple[int, int]:
+def _order(operation: Rule, places: dict[int, Position]) -> tuple[int, int]:
     return places[id(operation)].line, places[id(operation)].column
 
 
-def _tie(method: str, template: Template, other: tuple[Template, Operation], shapes: set[_Shape]) -> str | None:
+def _tie(method: str, template: Template, other: tuple[Template, Rule], shapes: set[_Shape]) -> str | None:
     rival, operation = other
     line = operation.position.line
     if not overlaps(template, rival):

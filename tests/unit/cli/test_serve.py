@@ -14,6 +14,7 @@ from proxy import bootstrap
 from proxy.cli import main, serve
 from proxy.cli.process import run_on_uvloop
 from proxy.config import Settings, load
+from proxy.redactor.load import load_text
 from tests.support.people import rules
 
 
@@ -36,6 +37,7 @@ class Instance:
         self.signals = signals
         self.gateway = SimpleNamespace(drain=self.drain)
         self.reloader = SimpleNamespace(reload=self.reload)
+        self.rules = SimpleNamespace(runtime=SimpleNamespace(rules=load_text(rules("http://127.0.0.1:9"))))
         self.guard = SimpleNamespace(reload=self.reload_guard)
         self.early = False  #: signals come while it starts
 
@@ -100,7 +102,12 @@ def test_the_log_is_written_as_the_settings_say(settings, monkeypatch, capsys):
     monkeypatch.setattr(bootstrap, "running", Instance(signal.SIGTERM).running)
     assert main(["serve"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
-    assert [line["event"] for line in lines] == ["stopping: requests under way may finish", "stopped"]
+    assert [line["event"] for line in lines] == [
+        "rules in force",
+        "endpoint in force",
+        "stopping: requests under way may finish",
+        "stopped",
+    ]
     monkeypatch.setenv("DOMICILE__LOG__FORMAT", "text")
     monkeypatch.setenv("DOMICILE__LOG__LEVEL", "error")
     assert main(["serve"]) == 0

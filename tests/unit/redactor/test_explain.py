@@ -67,7 +67,7 @@ def test_forms_and_redirects_show():
 
 def test_conditions_of_success_show():
     text = '{match: "PUT /n/{id}", update: note, response: {success: [204, {status: [302, 303], location: [/n, "/n/{id}"]}, {status: 200, text: ok}]}}'
-    endpoint, operation = explain.find(rules_of(text), "PUT", "/n/1")
+    endpoint, operation, _ = explain.find(rules_of(text), "PUT", "/n/1")
     shown = explain.as_data(endpoint, operation)["operation"]["response"]["success"]
     assert shown == ["204", "302 or 303 to /n or /n/{id}", '200 with the text "ok"']
 
@@ -96,6 +96,20 @@ def test_a_request_without_rule_is_told_its_fate(unmatched, words):
     text = explain.as_text(explain.as_data(*explain.find(rules, "GET", "/x")))
     assert words in text
     assert "No endpoint" in explain.as_text(explain.as_data(*explain.find(rules, "GET", "/x", "b.example")))
+
+
+def test_a_rule_that_passes_is_explained():
+    rules = rules_of('{match: "GET /static/{path*}", pass: true}')
+    shown = explain.as_data(*explain.find(rules, "GET", "/static/a.js"))
+    assert shown["operation"] == {"match": "GET /static/{path*}", "at": "rules.yaml:13:5", "pass": True}
+    assert "passes unchanged" in explain.as_text(shown)
+    assert explain.as_data(*explain.find(rules, "GET", "/static/{path*}")) == shown
+
+
+def test_a_ruled_path_says_what_is_refused_on_it():
+    rules = rules_of('{match: "GET /notes/{id}", read: note}')
+    assert "WebSocket" in explain.as_text(explain.as_data(*explain.find(rules, "PATCH", "/notes/1")))
+    assert "WebSocket" not in explain.as_text(explain.as_data(*explain.find(rules, "PATCH", "/other")))
 
 
 def test_a_request_that_two_rules_name_is_refused_as_the_proxy_does():

@@ -3,8 +3,8 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.redactor.load import load_text
 from proxy.redactor.routing import Router, bare_host
-from proxy.redactor.rules import Endpoint, Operation
-from tests.support.rules import rules_of
+from proxy.redactor.rules import Endpoint, Operation, PassRule
+from tests.support.rules import matched, rules_of
 
 OPERATIONS = (
     "{match: GET /contacts, read: note}",
@@ -27,7 +27,7 @@ def router() -> Router:
 
 def hit(router: Router, method: str, target: str, override: str | None = None) -> tuple[str, dict[str, str]] | None:
     found = router.match(method, "crm.example", target.encode(), override)
-    return None if found is None else (found.operation.label, dict(found.params))
+    return None if found is None else (matched(found).operation.label, dict(matched(found).params))
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def _prefix(keys: str) -> str:
 def chosen(router: Router, host: str, target: str) -> tuple[str | None, str | None]:
     endpoint = router.endpoint(host, target.encode())
     match = router.match("GET", host, target.encode())
-    return endpoint.name if endpoint else None, match.operation.endpoint.name if match else None
+    return endpoint.name if endpoint else None, matched(match).operation.endpoint.name if match else None
 
 
 def test_hosts_choose_the_endpoint_in_any_spelling():
@@ -276,3 +276,61 @@ def test_without_rules_nothing_matches():
     router = Router((), ())
     assert router.match("GET", "h", b"/") is None
     assert router.endpoint("h", b"/") is None
+
+
+PASSING = (
+    "{match: GET /contacts, read: note}",
+    '{match: "GET /contacts/{id}", read: note}',
+    '{match: "GET /contacts/export", pass: true}',
+    '{match: "GET|POST /{rest*}", pass: true}',
+    '{match: "PUT /scim/Users/{id}", update: note}',
+)
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "label"),
+    [
+        ("GET", "/static/app.js", "GET|POST /{rest*}"),
+        ("HEAD", "/static/app.js", "GET|POST /{rest*}"),
+        ("GET", "/contacts/export", "GET /contacts/export"),
+        ("GET", "/contacts/17", "GET /contacts/{id}"),
+        # Another reading hits an operation: that counts, whatever passes in the first one.
+        ("GET", "/contacts/", "GET /contacts"),
+        ("GET", "/Contacts", "GET /contacts"),
+        ("GET", "/static/..%2fcontacts/17", "GET /contacts/{id}"),
+        ("GET", "/x//contacts", "GET|POST /{rest*}"),
+        ("GET", "/contacts.json", "GET /contacts"),
+        ("POST", "/scim/Users/1?_method=put", "PUT /scim/Users/{id}"),
+        ("PUT", "/scim/users/1", "PUT /scim/Users/{id}"),
+        ("DELETE", "/contacts", None),
+    ],
+)
+def test_a_rule_that_passes_never_hides_an_operation(method, target, label):
+    rules = rules_of(*PASSING)
+    found = Router(rules.rules, rules.endpoints).match(method, "crm.example", target.encode())
+    assert (found if found is None else found.label if isinstance(found, PassRule) else found.operation.label) == label
+
+
+def test_a_rule_with_capitals_names_requests_without_them():
+    rules = rules_of('{match: "GET /scim/Users/{id}", read: note}')
+    router = Router(rules.operations, rules.endpoints)
+    for target in ("/scim/users/1", "/SCIM/users/1", "/scim/users/1/", "/scim/users/1.json"):
+        assert router.match("GET", "crm.example", target.encode()) is not None
+
+
+@pytest.mark.parametrize(
+    ("target", "ruled"),
+    [
+        ("/contacts", True),
+        ("/contacts/", True),
+        ("/Contacts/17", True),
+        ("/x/%2e%2e/contacts", True),
+        ("/contacts.json", True),
+        ("/scim/users/1", True),
+        ("/static/app.js", False),
+        ("/contacts/17/photo", False),
+    ],
+)
+def test_a_ruled_path_is_one_that_an_operation_names_in_any_reading(target, ruled):
+    rules = rules_of(*PASSING)
+    assert Router(rules.rules, rules.endpoints).ruled("crm.example", target.encode()) is ruled

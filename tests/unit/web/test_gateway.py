@@ -36,17 +36,56 @@ async def test_the_rules_see_the_request_as_it_came():
         ]
 
 
-@pytest.mark.parametrize(
-    ("unmatched", "status", "reported"), [("pass", 200, False), ("report", 200, True), ("deny", 403, False)]
-)
-async def test_what_no_rule_names_follows_the_endpoint(unmatched, status, reported):
+@pytest.mark.parametrize(("unmatched", "status"), [("pass", 200), ("report", 200), ("deny", 403)])
+async def test_what_no_rule_names_follows_the_endpoint(unmatched, status):
     async with RawServer(says(OK)) as server:
         async with gateway(server.url, unmatched=Unmatched(unmatched)) as (port, steered), RawClient(port) as client:
             answer = await client.ask(post("/other", b"x"))
-            assert (answer.status, steered.notes[0].reported) == (status, reported)
+            assert answer.status == status
             assert (steered.notes[0].code is Code.OPERATION_DENIED) is (status == 403)
             assert len(server.requests) == (status == 200)
             assert (await client.ask(get("/people/1"))).status == 200
+
+
+async def test_a_rule_that_passes_is_named_and_makes_deny_usable():
+    async with RawServer(says(OK, OK)) as server:
+        async with gateway(server.url, unmatched=Unmatched.DENY) as (port, steered), RawClient(port) as client:
+            assert [(await client.ask(get("/open"))).status for _ in range(2)] == [200, 200]
+            assert (await client.ask(get("/other"))).status == 403
+    assert [(seen.operation, seen.outcome) for seen in steered.notes[:2]] == [("GET /open", "passed")] * 2
+
+
+UPGRADE = ("Connection: Upgrade", "Upgrade: websocket")
+MULTIPART = "Content-Type: multipart/form-data; boundary=x"
+
+
+@pytest.mark.parametrize("unmatched", ["pass", "report"])
+@pytest.mark.parametrize(
+    "request_",
+    [
+        get("/ruled", *UPGRADE),
+        post("/ruled", b"--x--", MULTIPART),
+        post("/ruled", b"--x--", "Content-Type:  MULTIPART/mixed"),
+        post("/ruled", b"[]", "Content-Type: application/json-patch+json", method="PUT"),
+        post("/ruled", b"{}", "Content-Type: application/merge-patch+json; charset=utf-8"),
+        post("/ruled", b"{}", "Content-Type: application/json", method="PATCH"),
+    ],
+)
+async def test_what_could_carry_values_unseen_is_refused_on_a_ruled_path(request_, unmatched):
+    async with RawServer(says(OK)) as server, gateway(server.url, unmatched=Unmatched(unmatched)) as (port, _):
+        async with RawClient(port) as client:
+            answer = await client.ask(request_)
+            assert (answer.status, b"operation_denied" in answer.body) == (403, True)
+        assert server.requests == []
+        async with RawClient(port) as client:  # the same on a path that no rule names, and where a rule lets it pass
+            for path in (b"/other", b"/open"):
+                assert (await client.ask(request_.replace(b"/ruled", path))).status == 200
+
+
+async def test_other_requests_of_a_ruled_path_pass():
+    async with RawServer(says(OK)) as server, gateway(server.url) as (port, _), RawClient(port) as client:
+        assert (await client.ask(get("/ruled"))).status == 200
+        assert (await client.ask(post("/ruled", b"{}", "Content-Type: application/json"))).status == 200
 
 
 @pytest.mark.parametrize(("searched", "told"), [(True, TOKEN), (False, VALUE)])
@@ -76,7 +115,7 @@ async def test_what_is_told_of_a_request():
         await client.ask(get("/secret?q=Ann"))
         took = time.perf_counter() - began
         seen = steered.notes[0]
-        assert structs.replace(seen, seconds=0.0) == Seen("crm", "-", "GET", 200, 2, 0.0, "passed", None, False)
+        assert structs.replace(seen, seconds=0.0) == Seen("crm", "-", "GET", 200, 2, 0.0, "passed", None)
         assert 0 < seen.seconds <= took
 
 

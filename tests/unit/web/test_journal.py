@@ -78,15 +78,8 @@ def test_ordinary_requests_are_lines_of_level_debug(metrics, capfd):
     assert (line["method"], line["status"], line["size"], line["operation"]) == ("GET", 200, 10, "-")
 
 
-def test_what_no_rule_names_is_reported_on_demand(metrics, capfd):
-    journal(metrics).seen(replace(SEEN, reported=True))
-    (line,) = lines(capfd)
-    assert (line["event"], line["endpoint"]) == ("no rule names this request", "crm")
-
-
 def test_a_method_that_a_caller_made_up_is_not_told(metrics, capfd):
     notes = journal(metrics, "debug")
     notes.seen(replace(SEEN, method="Quibblethwaite"))
-    notes.seen(replace(SEEN, method="Quibblethwaite", reported=True))
     notes.seen(replace(SEEN, method="Quibblethwaite", outcome="refused", code=Code.BAD_REQUEST, status=400))
-    assert [line["method"] for line in lines(capfd)] == ["other"] * 3
+    assert [line["method"] for line in lines(capfd)] == ["other"] * 2

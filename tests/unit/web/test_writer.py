@@ -16,6 +16,7 @@ class Caller:
         self.minor, self.close, self.size, self.status = minor, close, 0, 0
         self.began = self.gone = False
         self.sent = b""
+        self.sample = None
         self.takes = [0]  #: what the caller has not taken yet, before and after each wait
         self.head = type("Head", (), {"method": method})
 

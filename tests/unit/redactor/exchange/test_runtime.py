@@ -18,7 +18,7 @@ async def test_a_request_is_matched_with_what_found_it():
     one = await desk()
     endpoint, match = one.runtime.match("GET", "any.example", b"/p/1", ())
     assert endpoint.name == "app"
-    assert match is not None
+    assert isinstance(match, Match)
     assert (match.operation.label, match.params, match.scope) == ("GET /p/{id}", {"id": "1"}, one.runtime)
     assert one.runtime.match("GET", "any.example", b"/elsewhere", ()) == (endpoint, None)
 
@@ -78,7 +78,7 @@ async def test_rules_wait_until_keys_are_kept_as_they_need():
 async def test_a_method_in_a_header_counts(name, method):
     one = await desk()
     _, match = one.runtime.match("POST", "a", b"/p/1", ((b"X-Other", b"PUT"), (name, method)))
-    assert match is not None
+    assert isinstance(match, Match)
     assert match.operation.label == "PATCH /p/{id}"
 
 
@@ -103,11 +103,11 @@ async def test_a_method_in_the_body_counts_like_one_in_a_header():
     assert in_force.overridable("a", b"/p/1")
     assert not in_force.overridable("a", b"/elsewhere")
     _, created = in_force.match("POST", "a", b"/p", ())
-    assert created is not None
+    assert isinstance(created, Match)
     assert not in_force.contested(created, b"/p")
     assert in_force.contested(created, b"/p?email=x")
     _, match = in_force.match("POST", "a", b"/p/1", (), "PATCH")
-    assert match is not None
+    assert isinstance(match, Match)
     assert match.operation.label == "PATCH /p/{id}"
     with pytest.raises(VaultError) as caught:
         in_force.match("POST", "a", b"/p/1", ((b"X-HTTP-Method-Override", b"GET"),), "PATCH")
@@ -118,7 +118,7 @@ async def test_requests_under_way_keep_the_rules_that_matched_them():
     one = await desk()
     in_force = InForce(one.runtime)
     _, match = in_force.match("GET", "a", b"/p/1", ())
-    assert match is not None
+    assert isinstance(match, Match)
     in_force.runtime = await join(
         load_text(rule_text("{match: POST /p, create: p}")), one.vault, one.metrics, witness()
     )

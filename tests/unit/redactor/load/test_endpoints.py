@@ -7,7 +7,7 @@ def endpoint(keys: str = "", rest: str = "") -> Endpoint:
 
 
 def test_what_is_not_said_has_its_default():
-    assert endpoint() == Endpoint("crm", "http://a:80", frozenset(), "", Unmatched.PASS, Limits(), OnError())
+    assert endpoint() == Endpoint("crm", "http://a:80", frozenset(), "", Unmatched.REPORT, Limits(), OnError())
 
 
 def test_everything_may_be_said():

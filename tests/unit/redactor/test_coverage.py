@@ -1,0 +1,122 @@
+"""Shapes of paths and suspected kinds: no value is ever shown, and what is suspected is what is there."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.redactor.coverage import PathShapes, suspected
+
+TEMPLATES = ["/api/contacts/{id}", "/kunder/{id}.json"]
+
+
+def shape(target: str) -> str:
+    return PathShapes(TEMPLATES).shape(target.encode())
+
+
+@pytest.mark.parametrize(
+    ("target", "shown"),
+    [
+        ("/", "/"),
+        ("*", "/"),
+        ("/api/contacts/17", "/api/contacts/{id}"),
+        ("/api/contacts?email=ann@example.com", "/api/contacts"),
+        ("http://app.example/users/1?x=y", "/users/{id}"),
+        ("/v2/orders/2819c223-7f76-453a-919d-413861904646/lines/3", "/v2/orders/{id}/lines/{id2}"),
+        ("/ann@example.com", "/{id}"),
+        ("/p%C3%A5l", "/{id}"),
+        ("/på", "/{id}"),
+        ("/users/annlee", "/users/{id}"),
+        ("/people/Ann/photo", "/people/{id}/photo"),
+        ("/customer/lee/orders", "/customer/{id}/orders"),
+        ("/reset/abcdefgh", "/reset/{id}"),
+        ("/search/Ann", "/search/{id}"),
+        ("/kunder/ann", "/kunder/{id}"),
+        ("/customers/export", "/customers/export"),
+        ("/Account/Login", "/Account/Login"),
+        ("/getContacts", "/getContacts"),
+        ("/kJhGfDsAqWeRtZuI", "/{id}"),
+        ("/abcdefghijklmnopqrstuvw", "/{id}"),
+        ("/static/app.3f2a1.js", "/static/{id}.js"),
+        ("/ann.lee", "/{id}"),
+        ("/a;b/c", "/{id}/{id2}"),
+        ("/" + "/".join(["list"] * 12), "/list" * 8 + "/{rest*}"),
+    ],
+)
+def test_segments_that_look_like_values_are_hidden(target, shown):
+    assert shape(target) == shown
+
+
+def test_names_where_many_different_ones_stand_are_taken_for_values():
+    shapes = PathShapes()
+    names = [f"{first}{second}" for first in "abcdefghij" for second in ("ab", "cd", "ef", "gh", "ij", "kl")]
+    shown = [shapes.shape(f"/{name}".encode()) for name in names]
+    assert shown[0] == "/aab"
+    assert shown.count("/{id}") == len(names) - 40
+    assert shapes.shape(b"/export") == "/export"
+
+
+@given(st.text(min_size=1), st.sampled_from(["17", "ann@example.com", "070-123 45 67", "4111111111111111", "å"]))
+def test_no_digit_and_nothing_escaped_is_ever_shown(text, value):
+    shown = PathShapes().shape(f"/{text}/{value}".encode("utf-8", "surrogatepass"))
+    assert value not in shown
+    assert shown.isascii()
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ('{"e": "ann@example.com"}', ["email"]),
+        ("email=ann%40example.com&first_name=Ann", ["email", "name"]),
+        ("070-123 45 67", ["phone"]),
+        ('<a href="tel:+46701234567">', ["phone"]),
+        ("4111 1111 1111 1111", ["card"]),
+        ("378282246310005", ["card"]),
+        ("SE45 5000 0000 0583 9825 7466", ["iban"]),
+        ("DE89370400440532013000", ["iban"]),
+        ('"1987-04-05"', ["birth_date"]),
+        ("born 05.04.1987", ["birth_date"]),
+        ('{"dob": "2024-01-01"}', ["birth_date"]),
+        ("19870405-0007", ["national_id"]),
+        ('"last_name": "Lee"', ["name"]),
+    ],
+)
+def test_values_are_suspected_by_kind(text, kinds):
+    assert suspected(text) == kinds
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "4111 1111 1111 1112",
+        "SE45 5000 0000 0583 9825 7467 X",
+        '{"created": 1612345678, "at": "2019-01-01T10:00:00Z"}',
+        "2019-01-01 10:00:00",
+        "192.168.10.12 and version 1.2.3.4",
+        "12345678-1234-1234-1234-123456789012",
+        '{"last_name": ""}',
+        "a description of an ip address @ home",
+    ],
+)
+def test_what_only_looks_alike_is_not_suspected(text):
+    assert suspected(text) == []
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["a", "1", "1 ", "a@", "a.", "A1", "+1 ", "0123 ", "4111 ", "SE12 ", "firstname ", "-", "\n\r", "1987-04-05"],
+)
+def test_a_slice_of_any_text_is_looked_at_in_no_time(unit):
+    small, large = unit * (1024 // len(unit)), unit * (4096 // len(unit))
+
+    def best(text: str) -> float:
+        times = []
+        for _ in range(5):
+            began = time.perf_counter()
+            suspected(text)
+            times.append(time.perf_counter() - began)
+        return min(times)
+
+    assert best(large) < 8 * best(small) + 0.001  # four times the text: four times the work, and never its square
