@@ -23,6 +23,7 @@ from bench.rounds import QUICK, Driver, Plan
 from proxy.redactor.rules import Endpoint, Limits, Match, OnError, RuleSet, Unmatched
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
+from proxy.web.coverage import Coverage
 from proxy.web.gateway import Gateway, GatewayOptions
 from proxy.web.journal import MetricsJournal
 from proxy.web.listening import listen
@@ -34,7 +35,7 @@ class NothingNamed:
     """Rules that name nothing."""
 
     def __init__(self, upstream: str) -> None:
-        self.endpoint = Endpoint("app", upstream, frozenset(), "", Unmatched.PASS, Limits(), OnError())
+        self.endpoint = Endpoint("app", upstream, frozenset(), "", Unmatched.REPORT, Limits(), OnError())
 
     @property
     def edition(self) -> object:
@@ -63,8 +64,9 @@ async def serve(port: int, upstream: str) -> None:
     """The gateway until the process is ended."""
     logs.configure(logs.Style("warning"))
     rules = NothingNamed(upstream)
-    journal = MetricsJournal(Metrics(), RuleSet("none", (rules.endpoint,), (), ()))
-    gateway = Gateway(rules, journal, GatewayOptions(HttpUpstream(), bytes))
+    metrics, named = Metrics(), RuleSet("none", (rules.endpoint,), (), ())
+    journal, coverage = MetricsJournal(metrics, named), Coverage(metrics, named)
+    gateway = Gateway(rules, journal, GatewayOptions(HttpUpstream(), bytes), coverage)
     async with listen("proxy", ("127.0.0.1", port), gateway.server):
         gc.collect()
         gc.freeze()
