@@ -44,7 +44,7 @@ class NothingNamed:
     def match(self, *_: object) -> tuple[Endpoint, Match | None]:
         return self.endpoint, None
 
-    def ruled(self, host: str, target: bytes) -> bool:
+    def ruled(self, *_: object) -> bool:
         return False
 
     def overridable(self, *_: object) -> bool:

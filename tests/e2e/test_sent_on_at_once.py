@@ -89,7 +89,11 @@ async def test_rules_that_change_count_for_the_next_request_with_the_very_same_h
 
         token = await name()
         assert token != NAME
-        assert await name() == token
+        async with asyncio.timeout(PATIENCE):
+            while not place.begun:  # the first answers of a shape are looked at
+                assert await name() == token
+        place.begun.clear()
+        assert [await name() for _ in range(2)] == [token] * 2
         assert len(place.begun) == 2
         await place.change(rules + READ)
         assert [await name() for _ in range(2)] == [NAME] * 2
@@ -116,6 +120,10 @@ async def test_rules_that_change_count_for_the_next_request_with_the_very_same_h
 )
 async def test_no_spelling_leads_past_a_rule_behind_what_was_sent_on_at_once(tmp_path, attempts):
     async with started(tmp_path) as place:
+        async with RawClient(place.port) as client, asyncio.timeout(PATIENCE):
+            while not place.begun:  # the first answers of a shape are looked at
+                await client.ask(get("/other"))
+        place.begun.clear()
         for attempt in attempts:
             # The same target and fields, but for what frames the body: nothing found out about one may count for the other.
             alike = attempt.partition(b"\r\n\r\n")[0].replace(b"POST", b"GET", 1)
