@@ -62,6 +62,14 @@ MEASURES: dict[int, Measure] = {
             (3, 2, 1.5),
             higher=False,
         ),
+        Measure(
+            21,
+            "the longest turn of the event loop, in which nobody else is served",
+            "turns",
+            (50, 20, 5),
+            higher=False,
+            unit="ms",
+        ),
     )
 }
 

@@ -21,6 +21,7 @@ One page to find your way; each room's own ``__init__`` says more:
 ``audit``                 the log of who did what with which record, chained so that a gap shows
 ``telemetry``             every metric and log field, named in one table
 ``clock`` ``errors``      the time port and the one error taxonomy
+``offload``               long work: on a worker thread, or in slices with turns of the event loop between them
 ========================  =========================================================================
 
 Imports point downwards only; ``make check`` proves it.

@@ -71,8 +71,9 @@ from proxy.web.patient import PatientConnection
 
 _log = logs.logger("bootstrap")
 
-#: Allocations between two looks of the cycle collector: requests make none, so it may look rarely.
-_COLLECT = (50_000, 20, 50)
+#: Allocations between two looks of the cycle collector, and looks after which it takes in older objects: requests make no cycles, so it
+#: may look rarely, and at few objects at once, since nobody is served meanwhile. At all of them it looks only in ``_collect``.
+_COLLECT = (10_000, 10, 1_000_000)
 
 #: How often a rule file's own test is tried before it counts as failed.
 _TRIALS = 4

@@ -17,6 +17,7 @@ from proxy.redactor.idents import plain
 from proxy.redactor.message import RawHeaders, header
 from proxy.redactor.redact import Body, Spot
 from proxy.redactor.rules import IdPlace
+from proxy.redactor.splice import splice
 
 #: A JSON string literal, or a bare number, in an ``evened`` text: the places of it where a token can stand.
 _JSON_LITERAL = re.compile(rb'"[^"]*+"|-?[0-9][0-9.eE+-]*+')
@@ -42,6 +43,23 @@ def edits(body: Body, values: Sequence[Sequence[Value | None]]) -> list[Edit]:
             written = encode(body.media, value)
             made.append((spot.start, spot.end, b"=" + written if spot.bare else written))
     return made
+
+
+class Written(NamedTuple):
+    """A body with other values in it, and how many there are of each field."""
+
+    content: bytes
+    counts: dict[str, int]
+
+
+def rewritten(content: bytes, body: Body, values: Sequence[Sequence[Value | None]]) -> Written:
+    """The bytes of a body with these values in their places."""
+    counts: dict[str, int] = {}
+    for item, row in zip(body.items, values, strict=True):
+        for spot, value in zip(item.spots, row, strict=True):
+            if value is not None:
+                counts[spot.field] = counts.get(spot.field, 0) + 1
+    return Written(splice(content, edits(body, values)), counts)
 
 
 def places(spots: Iterable[Spot]) -> tuple[tuple[str, str], ...]:
@@ -174,6 +192,12 @@ def rewrite(kind: Surroundings, found: Iterable[Candidate], values: Mapping[str,
         else:
             made.append((item.start, item.end, _ESCAPES[kind](value.text)))
     return made
+
+
+def replaced(kind: Surroundings, body: bytes, found: Sequence[Candidate], values: Mapping[str, Value]) -> bytes:
+    """A body with the values of those candidates that have one."""
+    edits = rewrite(kind, found, values)
+    return splice(body, edits) if edits else body
 
 
 _ESCAPES: Mapping[Surroundings, Callable[[str], bytes]] = {

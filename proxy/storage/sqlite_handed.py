@@ -6,17 +6,18 @@ shares one flush. And it must get the interpreter's lock soon: a busy loop gives
 milliseconds as Python comes, and a group needs it a dozen times.
 """
 
-import sys
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Final, NamedTuple
 
+from proxy.storage.changes import Change, Inscribe, Insert, Reindex, Replace, Stage
 from proxy.storage.sqlite_apply import Work
 
 #: Changes of a commit from which on it is large: its statements take the thread longer than asking for it.
 LARGE: Final = 50
-#: Seconds after which a thread that wants the interpreter's lock asks for it, while large groups are under way.
-BRISK: Final = 0.0001
+#: Entries of the token index, and bytes of a body, that take as long as one more change.
+_ENTRIES: Final = 8
+_BODY: Final = 16 * 1024
 
 
 class Handed(NamedTuple):
@@ -31,8 +32,28 @@ Task = Callable[[], None] | Handed | None
 
 
 def is_large(work: Work) -> bool:
-    """Whether a commit is large."""
-    return len(work[2]) >= LARGE
+    """Whether a commit is large: by its changes, and by what each of them brings with it."""
+    changes = work[2]
+    return len(changes) >= LARGE or sum(map(_weight, changes)) >= LARGE
+
+
+def _weight(change: Change) -> int:
+    """How much of a statement's work a change is: entries of the token index and long bodies take time of their own."""
+    if isinstance(change, Insert | Replace):
+        weight = 1 + len(change.row.body) // _BODY
+    elif isinstance(change, Stage):
+        weight = 1 + len(change.staged.body) // _BODY
+    elif isinstance(change, Inscribe):
+        weight = 1 + len(change.past.body) // _BODY
+    elif isinstance(change, Reindex):
+        return 1 + (len(change.add) + len(change.drop)) // _ENTRIES
+    else:
+        return 1
+    return (
+        weight
+        if isinstance(change, Replace | Inscribe)
+        else weight + (len(change.hashes) + len(change.unique)) // _ENTRIES
+    )
 
 
 def joined(first: Handed, tasks: "SimpleQueue[Task]", most: int) -> tuple[Handed, list[Task]]:
@@ -47,28 +68,3 @@ def joined(first: Handed, tasks: "SimpleQueue[Task]", most: int) -> tuple[Handed
             return Handed(group, first.since), [task]
         group += task.group
     return Handed(group, first.since), []
-
-
-class Turns:
-    """How soon a thread gets the interpreter's lock from another one: as Python has it, or briskly while somebody wants that."""
-
-    def __init__(self) -> None:
-        self._wanting = 0
-        self._usual = 0.0
-
-    def hasten(self) -> None:
-        """Change turns briskly, until ``relax``. For the thread of the event loop alone."""
-        if self._wanting == 0:
-            self._usual = sys.getswitchinterval()
-            sys.setswitchinterval(min(BRISK, self._usual))
-        self._wanting += 1
-
-    def relax(self) -> None:
-        """One less wants it."""
-        self._wanting -= 1
-        if self._wanting == 0:
-            sys.setswitchinterval(self._usual)
-
-
-#: Of this process, which may have several writers.
-turns = Turns()

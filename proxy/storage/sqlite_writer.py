@@ -18,12 +18,13 @@ from sqlite3 import Connection, Error
 from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
+from proxy.offload import turns
 from proxy.storage.changes import Change
 from proxy.storage.hooks import Hooks
 from proxy.storage.names import closed
 from proxy.storage.sqlite_apply import Outcomes, Work, apply, begin, roll_back
 from proxy.storage.sqlite_errors import is_of_the_store, translated
-from proxy.storage.sqlite_handed import Handed, Task, is_large, joined, turns
+from proxy.storage.sqlite_handed import Handed, Task, is_large, joined
 from proxy.storage.sqlite_sql import Statements
 
 #: Commits that may wait; who comes then awaits room.

@@ -1,6 +1,5 @@
 """One schema of one environment with its keys: how its records become rows and its tokens are found."""
 
-import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -11,6 +10,7 @@ from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Field, Schema, Storage
 from proxy.model.value import Value
+from proxy.offload import STRIDE, Steps, busy, give_way, in_thread, strides
 from proxy.storage.base import Store
 from proxy.storage.rows import Cell, Row, Staged, State
 from proxy.tokenization.base import Resolution, Shape, Tokenizer
@@ -22,8 +22,11 @@ from proxy.vault.registry import Placed
 from proxy.vault.retired import Retired
 from proxy.vault.seal import RecordSealer, Sealer
 
-#: Keys of rows that are opened without letting others run.
-_AT_ONCE = 512
+#: Keys that the store is asked about at once, and rows that are opened before others may have to be let go on.
+_LOOKED_UP = 500
+_OPENED = 64
+#: Bytes of a sealed body from which on it is opened on another thread.
+LONG = 64 * 1024
 
 #: Counts what happened: (event name, schema name, how many).
 Observe = Callable[[str, str, int], None]
@@ -196,16 +199,17 @@ class Collection:
         """The same-value token of a field; for parameters that search by it."""
         return self.tokenizers[name].mint(value, 0, 0)
 
-    def index_entries(self, contents: Mapping[str, Sequence[Kept]]) -> tuple[set[bytes], set[bytes]]:
+    def index_entries(self, contents: Mapping[str, Sequence[Kept]]) -> Steps[tuple[set[bytes], set[bytes]]]:
         """(all token hashes to be indexed, those of them that must be unique)."""
         hashes: set[bytes] = set()
         unique: set[bytes] = set()
         for name, is_indexed, hash_of, same in self._indexed:
-            for kept in contents.get(name, ()):
-                if not is_indexed(kept.stands_for):
-                    continue
-                digest = hash_of(kept.token.encode())
-                (hashes if same else unique).add(digest)
+            for number, kept in enumerate(contents.get(name, ()), 1):
+                if is_indexed(kept.stands_for):
+                    digest = hash_of(kept.token.encode())
+                    (hashes if same else unique).add(digest)
+                if number % STRIDE == 0:
+                    yield
         hashes |= unique
         return hashes, unique
 
@@ -253,13 +257,14 @@ class Collection:
     async def by_key(self, keys: Iterable[str]) -> dict[str, Row]:
         """The unexpired rows bound to these record keys."""
         hashes = {self.key_hash(key): key for key in keys}
-        rows = await self.store.by_keys(self.table, list(hashes))
         found: dict[str, Row] = {}
-        for number, (digest, row) in enumerate(rows.items(), 1):
-            if self.alive(row) and self._is_key_of(hashes[digest], row):
-                found[hashes[digest]] = row
-            if number % _AT_ONCE == 0:
-                await asyncio.sleep(0)
+        for some in strides(list(hashes), _LOOKED_UP):
+            rows = await self.store.by_keys(self.table, some)
+            for number, (digest, row) in enumerate(rows.items(), 1):
+                if self.alive(row) and self._is_key_of(hashes[digest], row):
+                    found[hashes[digest]] = row
+                if number % _OPENED == 0 and busy():
+                    await give_way()
         return found
 
     def _is_key_of(self, key: str, row: Row) -> bool:
@@ -288,10 +293,14 @@ class Collection:
         found: dict[int, tuple[Staged, ...]] = {}
         waiting = [rid for rid, row in rows.items() if row.staged]
         while waiting:
-            found.update(await self.store.staged(self.table, waiting))
-            again = await self.store.rows(self.table, waiting)
-            moved = [rid for rid, row in again.items() if row != rows[rid]]
-            rows.update(again)
+            moved: list[int] = []
+            for some in strides(waiting, _LOOKED_UP):
+                found.update(await self.store.staged(self.table, some))
+                again = await self.store.rows(self.table, some)
+                moved += [rid for rid, row in again.items() if row != rows[rid]]
+                rows.update(again)
+                if busy():
+                    await give_way()
             for rid in moved:
                 found.pop(rid, None)
             waiting = [rid for rid in moved if rows[rid].staged]
@@ -301,8 +310,14 @@ class Collection:
         """The live version and every staged one."""
         rows = {row.rid: row}
         staged = (await self.beside(rows)).get(row.rid, ())
+        live = rows[row.rid]
+        if len(live.body) <= LONG:
+            return self._opened(live, staged)
+        return await in_thread(self._opened, live, staged)
+
+    def _opened(self, row: Row, staged: Sequence[Staged]) -> list[Content]:
         opened = [self.sealer.open_staged(change, row.salt) for change in staged if change.body]
-        return [self.sealer.open(rows[row.rid]), *opened]
+        return [self.sealer.open(row), *opened]
 
     def _expiry(self, now: int) -> int | None:
         return None if self.expires is None else now + self.expires

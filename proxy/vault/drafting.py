@@ -1,6 +1,6 @@
 """From what a request carries to the next version of a record: which values stay, which are new.
 
-Pure functions. A value that did not change keeps its token, and so does the record's own token when it comes
+Pure functions, in steps where a field has many values (``offload``). A value that did not change keeps its token, and so does the record's own token when it comes
 back in a value's place; anything else gets a new token.
 """
 
@@ -10,6 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 from proxy.model.value import Value
+from proxy.offload import STRIDE, Steps
 from proxy.vault.content import Content, Kept
 
 #: Mints the token of (field, value) under a value number.
@@ -47,7 +48,7 @@ class Drafted(NamedTuple):
     own: frozenset[str]  #: fields in which an own token came back in a value's place
 
 
-def draft_new(draft: Draft, mints: Mapping[str, FieldMint], rid: int) -> Drafted:
+def draft_new(draft: Draft, mints: Mapping[str, FieldMint], rid: int) -> Steps[Drafted]:
     """The first version of a new record: there is nothing to keep, so every value gets a token; numbers begin at 1."""
     number = 1
     given: dict[str, tuple[Kept, ...]] = {}
@@ -66,12 +67,14 @@ def draft_new(draft: Draft, mints: Mapping[str, FieldMint], rid: int) -> Drafted
             known.add(token.text)
             chosen.append(Kept(number, value.text, value.json, token.text, token.json))
             number += 1
+            if number % STRIDE == 0:
+                yield
         given[name] = tuple(chosen)
     fields = given if all(given.values()) else {name: values for name, values in given.items() if values}
     return Drafted(Content(fields, number), given, frozenset())
 
 
-def draft_next(draft: Draft, live: Content, start: int, mint: Mint) -> Drafted:
+def draft_next(draft: Draft, live: Content, start: int, mint: Mint) -> Steps[Drafted]:
     """The version that the draft makes of ``live``; numbers begin at ``start``."""
     before = live.fields
     number = start
@@ -82,10 +85,11 @@ def draft_next(draft: Draft, live: Content, start: int, mint: Mint) -> Drafted:
         if _unchanged(stored, values):
             given[name] = stored
             continue
-        pool = _Pool(stored) if stored else _EMPTY
+        pool = _Pool() if stored else _EMPTY
+        yield from pool.learn(stored)
         known = set(pool.tokens)
         chosen: list[Kept] = []
-        for value in values:
+        for place, value in enumerate(values, 1):
             kept = pool.take(value) if stored else None
             if kept is None:
                 token = _fresh(partial(mint, name, value, number), known)
@@ -95,6 +99,8 @@ def draft_next(draft: Draft, live: Content, start: int, mint: Mint) -> Drafted:
             elif kept.text != value.text or kept.json != value.json:
                 own.add(name)
             chosen.append(kept)
+            if place % STRIDE == 0:
+                yield
         given[name] = tuple(chosen)
     untouched = all(given[name] is before.get(name, ()) for name in given)
     if untouched and not any(draft.erases(name) for name in before.keys() - given.keys()):
@@ -118,13 +124,18 @@ def _unchanged(stored: tuple[Kept, ...], values: tuple[Value, ...]) -> bool:
 class _Pool:
     """The stored values of one field, each of which a new version may continue once."""
 
-    def __init__(self, values: tuple[Kept, ...]) -> None:
+    def __init__(self) -> None:
         self.tokens: dict[str, list[Kept]] = {}
         self._values: dict[Value, list[Kept]] = {}
         self._taken: set[int] = set()
-        for kept in reversed(values):
+
+    def learn(self, values: tuple[Kept, ...]) -> Steps[None]:
+        """These are stored."""
+        for number, kept in enumerate(reversed(values), 1):
             self.tokens.setdefault(kept.token, []).append(kept)
             self._values.setdefault(kept.value, []).append(kept)
+            if number % STRIDE == 0:
+                yield
 
     def take(self, value: Value) -> Kept | None:
         """The stored value that equals this one, or that it stands for."""
@@ -137,7 +148,7 @@ class _Pool:
         return None
 
 
-_EMPTY = _Pool(())
+_EMPTY = _Pool()
 
 
 def _fresh(mint: Callable[[], Value], known: AbstractSet[str]) -> Value:

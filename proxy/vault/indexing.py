@@ -7,6 +7,7 @@ another staged change has it. Whoever calls holds the record's lock, so that nob
 from collections.abc import Collection as Some
 from collections.abc import Iterable
 
+from proxy.offload import FEW, busy, give_way, in_thread, strides
 from proxy.storage.changes import Reindex
 from proxy.storage.rows import Row, Staged
 from proxy.tokenization.base import Resolution
@@ -27,18 +28,30 @@ async def unneeded(collection: Collection, row: Row, settled: Some[int], live: C
     versions = [(change.sid, opened) for change in staged if (opened := _open(collection, change, row)) is not None]
     gone = [current, *(content for sid, content in versions if sid in settled)]
     left = [live or current, *(content for sid, content in versions if sid not in settled)]
-    return outdated(collection, row.rid, gone, left)
+    return await outdated(collection, row.rid, gone, left)
 
 
-def outdated(collection: Collection, rid: int, gone: Iterable[Content], left: Iterable[Content]) -> list[Reindex]:
+async def outdated(collection: Collection, rid: int, gone: Iterable[Content], left: Iterable[Content]) -> list[Reindex]:
     """The entries of tokens that versions had which are gone, and that no version has which is left."""
-    tokens = _tokens(gone) - _tokens(left)
-    drop = [collection.token_hash(name, text) for name, text in tokens if _has_entry(collection, rid, name, text)]
+    gone, left = list(gone), list(left)
+    many = any(len(values) > FEW for content in gone for values in content.fields.values())
+    tokens = await in_thread(_without, gone, left) if many else _without(gone, left)
+    if not tokens:
+        return []
+    drop: list[bytes] = []
+    for some in strides(list(tokens)):
+        drop += [collection.token_hash(name, text) for name, text in some if _has_entry(collection, rid, name, text)]
+        if busy():
+            await give_way()
     return [Reindex(rid, drop=tuple(drop))] if drop else []
 
 
 def _open(collection: Collection, change: Staged, row: Row) -> Content | None:
     return collection.sealer.open_staged(change, row.salt) if change.body else None
+
+
+def _without(gone: Iterable[Content], left: Iterable[Content]) -> set[tuple[str, str]]:
+    return _tokens(gone) - _tokens(left)
 
 
 def _tokens(contents: Iterable[Content]) -> set[tuple[str, str]]:

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
+from proxy.offload import in_thread
 from proxy.storage.changes import Change, Replace, Stage, Unstage
 from proxy.storage.rows import Row
-from proxy.vault.collection import Collection
+from proxy.vault.collection import LONG, Collection
 from proxy.vault.content import Content, Kept, adopted, alike, changed, tells
 from proxy.vault.drafting import adopt
 from proxy.vault.indexing import outdated, unneeded
@@ -31,6 +32,24 @@ async def promotion(collection: Collection, update: Update, shown: Mapping[str, 
     row = rows.get(update.rid)
     if row is None:
         return []
+    look = (collection, row, update, shown)
+    current, content = await in_thread(_merged, *look) if len(row.body) > LONG else _merged(*look)
+    changes: list[Change] = [
+        Replace(collection.next_row(row, content), row.version),
+        Unstage(update.rid, update.sid),
+    ]
+    if row.staged > 1:
+        changes.extend(await unneeded(collection, row, {update.sid}, content))
+        changes.extend(await _overruled(collection, update, row, content))
+    else:
+        changes.extend(await outdated(collection, update.rid, (current, update.after), (content,)))
+    return changes
+
+
+def _merged(
+    collection: Collection, row: Row, update: Update, shown: Mapping[str, tuple[str, ...]]
+) -> tuple[Content, Content]:
+    """What is live by now, and what it becomes."""
     current, before, after = collection.sealer.open(row), update.before.fields, update.after.fields
     moved = changed(before, after)
     taken: dict[str, tuple[Kept, ...]] = {}
@@ -40,17 +59,7 @@ async def promotion(collection: Collection, update: Update, shown: Mapping[str, 
             taken[name] = adopted(texts, old, new)
     for name in (changed(current.fields, after) & update.named) - moved:
         taken[name] = after.get(name, ())
-    content = adopt(current, taken, update.after.following)
-    changes: list[Change] = [
-        Replace(collection.next_row(row, content), row.version),
-        Unstage(update.rid, update.sid),
-    ]
-    if row.staged > 1:
-        changes.extend(await unneeded(collection, row, {update.sid}, content))
-        changes.extend(await _overruled(collection, update, row, content))
-    else:
-        changes.extend(outdated(collection, update.rid, (current, update.after), (content,)))
-    return changes
+    return current, adopt(current, taken, update.after.following)
 
 
 async def _overruled(collection: Collection, update: Update, row: Row, content: Content) -> list[Change]:

@@ -12,10 +12,17 @@ from typing import NamedTuple
 
 from proxy.errors import Code, VaultError
 from proxy.model.value import Value
+from proxy.offload import FEW, STRIDE, busy, each, give_way, in_thread, strides
 from proxy.storage.rows import Row, Staged
 from proxy.tokenization.base import Resolution
-from proxy.vault.collection import Collection
+from proxy.vault.collection import LONG, Collection
 from proxy.vault.content import Content, tokens
+
+#: Objects of an answer that are resolved at once, and texts that the store is asked about at once.
+PART = 100
+LOOKED_UP = 500
+#: Rows that are opened between two looks whether others have to be let go on.
+_OPENED = 16
 
 
 class Shown(NamedTuple):
@@ -79,8 +86,27 @@ async def reveal(collection: Collection, shown: Sequence[Shown], began: int | No
 
     ``began``: when the answer was asked for; it may show what was replaced since.
     A row that does not open is logged by its event and leaves its tokens in place; the others are restored.
+    A long list is resolved in parts, with turns of the event loop between them.
     """
-    marks = [[collection.identify(name, text) for name, text in item.places] for item in shown]
+    if len(shown) <= PART:
+        return await _reveal(collection, shown, began)
+    whole = Revealed([], [], [], {})
+    for start in range(0, len(shown), PART):
+        part = await _reveal(collection, shown[start : start + PART], began)
+        whole.values.extend(part.values)
+        whole.rows.extend(part.rows)
+        whole.loose.extend((start + index, stray) for index, stray in part.loose)
+        whole.opened.update(part.opened)
+        if busy():
+            await give_way()
+    return whole
+
+
+async def _reveal(collection: Collection, shown: Sequence[Shown], began: int | None) -> Revealed:
+    """The same of a part that is looked up at once."""
+    places = [place for item in shown for place in item.places]
+    carrying = iter(await each(lambda place: collection.identify(*place), places))
+    marks = [[next(carrying) for _ in item.places] for item in shown]
     carried = {rid for row in marks for rid in row if rid is not None}
     by_id = await _by_ids(collection, shown, marks)
     opened = await open_rows(collection, carried, by_id.values())
@@ -91,22 +117,23 @@ async def reveal(collection: Collection, shown: Sequence[Shown], began: int | No
     missing: list[tuple[int, int, bytes]] = []
     for index, (item, rids) in enumerate(zip(shown, marks, strict=True)):
         home = (at.get(item.id) if item.id is not None else None) or _only(opened, item, rids)
-        values: list[Value | None] = []
-        for place, ((name, text), rid) in enumerate(zip(item.places, rids, strict=True)):
-            value = _find(opened.get(rid) if rid is not None else None, name, text) or _find(home, name, text)
-            if value is None and (rid is not None or _indexable(collection, name, text)):
-                missing.append((index, place, collection.token_hash(name, text)))
-            values.append(value)
+        values, unknown = await _resolved(collection, item, rids, (opened, home))
         result.values.append(values)
         result.rows.append(home)
+        missing += [(index, place, digest) for place, digest in unknown]
     if any(one.row.key is None for one in opened.values()):
         result.loose.extend(_loose(shown, marks, opened))
-    if missing:
-        await _by_index(collection, shown, missing, result)
+    for some in strides(missing, LOOKED_UP):
+        await _by_index(collection, shown, some, result)
+        if busy():
+            await give_way()
     for index, stray in result.loose:
         _complete(collection, shown[index], result, index, stray)
     for item, home, restored in zip(shown, result.rows, result.values, strict=True):
-        _tell_apart(home, item, restored)
+        if len(item.places) > FEW:
+            await in_thread(_tell_apart, home, item, restored)
+        else:
+            _tell_apart(home, item, restored)
     if began is not None and collection.state.retired:
         for index, (item, rids) in enumerate(zip(shown, marks, strict=True)):
             if None in result.values[index]:
@@ -132,16 +159,39 @@ def _restate(content: Content, places: Sequence[tuple[str, str]], values: list[V
             values[index] = left.pop() if len(left) > 1 else left[0]
 
 
+async def _resolved(
+    collection: Collection, item: Shown, rids: Sequence[int | None], known: tuple[Mapping[int, Opened], Opened | None]
+) -> tuple[list[Value | None], list[tuple[int, bytes]]]:
+    """The values of an object by the records that were opened, and the places and hashes of tokens that the index may know.
+
+    ``rids``: what the tokens carry. ``known``: the records by id, and the one that the object is.
+    """
+    opened, home = known
+    values: list[Value | None] = []
+    missing: list[tuple[int, bytes]] = []
+    for place, ((name, text), rid) in enumerate(zip(item.places, rids, strict=True)):
+        value = _find(opened.get(rid) if rid is not None else None, name, text) or _find(home, name, text)
+        if value is None and (rid is not None or _indexable(collection, name, text)):
+            missing.append((place, collection.token_hash(name, text)))
+        values.append(value)
+        if place % STRIDE == STRIDE - 1 and busy():
+            await give_way()
+    return values, missing
+
+
 def _look_back(collection: Collection, item: Shown, rids: Sequence[int | None], at: tuple[Revealed, int, int]) -> None:
     """Resolve tokens of versions that were replaced while the answer was under way, of records that are still there."""
     result, index, began = at
     values, home = result.values[index], result.rows[index]
-    for place, (name, text) in enumerate(item.places):
+    past: dict[int, list[tuple[Content, set[tuple[str, str]]]]] = {}
+    for place, at_place in enumerate(item.places):
         rid = rids[place] or (home.row.rid if home is not None else None)
         if values[place] is not None or rid is None:
             continue
-        for content in collection.past(rid, began):
-            if (name, text) in content.tokens():
+        if rid not in past:
+            past[rid] = [(content, content.tokens()) for content in collection.past(rid, began)]
+        for content, tokens_of in past[rid]:
+            if at_place in tokens_of:
                 _restate(content, item.places, values)
                 break
 
@@ -278,18 +328,23 @@ async def open_rows(collection: Collection, rids: Iterable[int], rows: Iterable[
     """Open rows by id, and these rows, with what is staged beside them."""
     found = {row.rid: row for row in rows}
     wanted = [rid for rid in rids if rid not in found]
-    if wanted:
-        fetched = await collection.store.rows(collection.table, wanted)
+    for some in strides(wanted, LOOKED_UP):
+        fetched = await collection.store.rows(collection.table, some)
         found.update((rid, row) for rid, row in fetched.items() if collection.alive(row))
+        if busy():
+            await give_way()
     staged = await collection.beside(found)
     opened: dict[int, Opened] = {}
-    for rid, row in found.items():
+    for count, (rid, row) in enumerate(found.items(), 1):
         try:
-            opened[rid] = _open_row(collection, row, staged.get(rid, ()))
+            look = (collection, row, staged.get(rid, ()))
+            opened[rid] = await in_thread(_open_row, *look) if len(row.body) > LONG else _open_row(*look)
         except VaultError as error:
             if error.code is not Code.CANNOT_OPEN:
                 raise
             collection.observe("unopenable")
+        if count % _OPENED == 0 and busy():
+            await give_way()
     return opened
 
 

@@ -5,59 +5,60 @@ then one of settle (the application took it), drop (it refused) or doubt (nobody
 two steps leaves a staged state from which either answer of the application can still be reached.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-
-import msgspec
+from collections.abc import Mapping, Sequence
 
 from proxy.errors import Code, VaultError
+from proxy.offload import FEW, at_once, busy, give_way, in_slices
 from proxy.storage.changes import (
     Accept,
-    Bind,
     Change,
     Conflict,
     Doubt,
     Insert,
     Reindex,
-    Release,
     Remove,
     Stage,
     Unstage,
 )
 from proxy.storage.rows import Row, Staged, StagedKind
+from proxy.vault.binding import STRIDE, Held, bind, finish, forget, is_large, overtake
 from proxy.vault.collection import Collection
 from proxy.vault.content import Content, Kept, alike, changed, following, tokens
 from proxy.vault.drafting import Draft, Drafted, adopt, apart_from, draft_new, draft_next
 from proxy.vault.indexing import outdated, unneeded
 from proxy.vault.promotion import Update, promotion
-from proxy.vault.seal import RecordSealer
+
+__all__ = [
+    "Held",
+    "accept",
+    "bind",
+    "doubt",
+    "drop",
+    "forget",
+    "is_large",
+    "overtake",
+    "promote",
+    "remove",
+    "stage_creates",
+    "stage_deletes",
+    "stage_shared",
+    "stage_updates",
+]
 
 #: How often a colliding random token, or a record that changed meanwhile, is tried again.
 _TRIES = 8
-#: Deletes of unknown records that are remembered before those are forgotten that no longer matter to anybody.
-_MOST_GONE = 1000
-
-
-class Held(msgspec.Struct, eq=False):
-    """One record's part in an exchange, from staging to settling."""
-
-    rid: int
-    content: Content | None  #: what the record becomes; ``None`` for a delete
-    given: Mapping[str, tuple[Kept, ...]]  #: the draft's values with their tokens, in the draft's order
-    row: Row | None  #: the live row as it was; ``None`` for a new record
-    live: Content | None = None
-    sid: int | None = None  #: the staged change; ``None`` for a new record, and where nothing changes
-    key: str | None = None
-    own: frozenset[str] = frozenset()
-    salt: bytes = b""
-    sealer: RecordSealer | None = None  #: of a new record
 
 
 async def stage_creates(collection: Collection, drafts: Sequence[Draft], keys: Sequence[str | None]) -> list[Held]:
     """Keep the values of new records, not yet bound to a record of the application."""
     for _ in range(_TRIES):
-        held = [_new(collection, draft, key) for draft, key in zip(drafts, keys, strict=True)]
+        held: list[Held] = []
+        for draft, key in zip(drafts, keys, strict=True):
+            held.append(await _new(collection, draft, key))
+            if len(held) % STRIDE == 0 and busy():
+                await give_way()
         if len(held) > 1 and collection.small:
-            _tell_apart(collection, held, drafts)
+            await _tell_apart(collection, held, drafts)
         if await _stage(collection, held):
             return held
     raise _full(collection)
@@ -70,7 +71,11 @@ async def stage_updates(collection: Collection, targets: Sequence[tuple[str, Dra
     """
     for _ in range(_TRIES):
         rows = await collection.by_key(key for key, _ in targets)
-        held = [await _next(collection, rows.get(key), key, draft) for key, draft in targets]
+        held: list[Held] = []
+        for key, draft in targets:
+            held.append(await _next(collection, rows.get(key), key, draft))
+            if len(held) % STRIDE == 0 and busy():
+                await give_way()
         if await _stage(collection, held):
             return held
     raise _full(collection)
@@ -81,7 +86,11 @@ async def stage_shared(collection: Collection, keys: Sequence[str], draft: Draft
     for _ in range(_TRIES):
         rows = await collection.by_key(keys)
         first = await _next(collection, rows.get(keys[0]), keys[0], draft)
-        held = [first, *[await _follow(collection, rows.get(key), key, draft, first) for key in keys[1:]]]
+        held = [first]
+        for key in keys[1:]:
+            held.append(await _follow(collection, rows.get(key), key, draft, first))
+            if busy():
+                await give_way()
         if await _stage(collection, held, shared=len(keys) > 1):
             return held
     raise _full(collection)
@@ -99,70 +108,10 @@ async def stage_deletes(collection: Collection, keys: Sequence[str]) -> list[Hel
     return held
 
 
-async def bind(collection: Collection, pairs: Sequence[tuple[Held, str]]) -> None:
-    """The application took new records and told their ids. A record that still held such an id loses it.
-
-    An id that was deleted while the record was being made, and that nobody knew, may well have been this very record's: then
-    it stays pending, until an answer shows it or nobody ever does.
-
-    An id that another got while the record was under way is of both: an update by id overtook the answer to the create. The
-    newer one holds the name, and both stay for good, until an answer shows what belongs together.
-    """
-    now, named = collection.clock(), collection.state.named
-    changes: list[Change] = []
-    twice: list[int] = []  #: records without a name that are another's, too
-    overtaken = 0
-    for held, key in pairs:
-        digest = collection.key_hash(key)
-        if collection.state.gone.get(digest, 0) > held.rid:
-            overtaken += 1
-            continue
-        rid, at = named.get(digest, (held.rid, 0))
-        if rid != held.rid and at > held.rid:
-            twice.append(min(rid, held.rid))
-            if rid > held.rid:
-                continue
-        changes.append(Release(digest, held.rid, now))
-        sealer = held.sealer or collection.sealer.record(held.rid, held.salt)
-        changes.append(Bind(held.rid, digest, sealer.key(key), now))
-    changes.extend([Accept(rid, now) for rid in twice])
-    _remember(collection, pairs)
-    await _finish(collection, [held for held, _ in pairs], changes)
-    if overtaken:
-        collection.observe("in_doubt", overtaken)
-    if overtaken < len(pairs):
-        collection.observe("settled", len(pairs) - overtaken)
-
-
-def overtake(collection: Collection, keys: Iterable[str]) -> None:
-    """The application deleted records that the vault does not know: one of them may be just about to be bound."""
-    state = collection.state
-    if not state.in_flight:
-        return
-    if len(state.gone) >= _MOST_GONE:
-        oldest = min(state.in_flight)
-        state.gone = {digest: at for digest, at in state.gone.items() if at > oldest}
-    state.gone.update((collection.key_hash(key), collection.around.sequence()) for key in keys)
-
-
-def _remember(collection: Collection, pairs: Sequence[tuple[Held, str]]) -> None:
-    """Who has which name, as long as there is anybody else under way who may turn out to be the same."""
-    state = collection.state
-    if len(state.in_flight) <= len(pairs):
-        return
-    if len(state.named) >= _MOST_GONE:
-        oldest = min(state.in_flight)
-        state.named = {digest: named for digest, named in state.named.items() if named[1] > oldest}
-    for held, key in pairs:
-        digest = collection.key_hash(key)
-        if state.named.get(digest, (0, 0))[0] <= held.rid:
-            state.named[digest] = held.rid, collection.around.sequence()
-
-
 async def accept(collection: Collection, held: Sequence[Held]) -> None:
     """The application took new records without telling their ids: they are kept for good, and bound when it shows them."""
     now = collection.clock()
-    await _finish(collection, held, [Accept(item.rid, now) for item in held])
+    await finish(collection, held, [Accept(item.rid, now) for item in held])
     collection.observe("nameless", len(held))
 
 
@@ -180,7 +129,7 @@ async def promote(collection: Collection, held: Held, shown: Mapping[str, tuple[
             collection, Update(held.rid, held.sid, held.live, held.content, held.given.keys()), shown
         )
         try:
-            await _finish(collection, [held], changes)
+            await finish(collection, [held], changes)
         except Conflict:
             continue
         collection.observe("settled")
@@ -190,7 +139,7 @@ async def promote(collection: Collection, held: Held, shown: Mapping[str, tuple[
 
 async def remove(collection: Collection, held: Sequence[Held]) -> None:
     """The application deleted the records: nothing of them stays."""
-    await _finish(collection, held, [Remove(item.rid) for item in held])
+    await finish(collection, held, [Remove(item.rid) for item in held])
     collection.observe("deleted", len(held))
 
 
@@ -203,7 +152,9 @@ async def drop(collection: Collection, held: Sequence[Held]) -> None:
         elif item.sid is not None:
             changes.append(Unstage(item.rid, item.sid))
             changes.extend(await _forgotten(collection, item, item.row, item.sid))
-    await _finish(collection, held, changes)
+            if busy():
+                await give_way()
+    await finish(collection, held, changes)
     collection.observe("dropped", len(held))
 
 
@@ -225,32 +176,26 @@ async def doubt(collection: Collection, held: Sequence[Held], *, answered: bool)
     changes: list[Change] = [
         Doubt(item.rid, item.sid, now, answered) for item in held if item.row is not None and item.sid is not None
     ]
-    await _finish(collection, held, changes)
+    await finish(collection, held, changes)
     collection.observe("in_doubt", len(held))
-
-
-def forget(collection: Collection, held: Sequence[Held]) -> None:
-    """The exchange is over for these records as far as this process is concerned."""
-    state = collection.state
-    for item in held:
-        state.in_flight.discard(item.rid)
-        if item.sid is not None:
-            state.in_flight.discard(item.sid)
-    if not state.in_flight and (state.gone or state.named):
-        state.gone.clear()
-        state.named.clear()
 
 
 # ---------------------------------------------------------------------- parts
 
 
-def _new(collection: Collection, draft: Draft, key: str | None) -> Held:
+async def _new(collection: Collection, draft: Draft, key: str | None) -> Held:
     rid = collection.around.sequence()
-    drafted = draft_new(draft, collection.mints, rid)
+    steps = draft_new(draft, collection.mints, rid)
+    drafted = await in_slices(steps) if _is_long(draft) else at_once(steps)
     return _held_new(collection, rid, drafted, key)
 
 
-def _tell_apart(collection: Collection, held: list[Held], drafts: Sequence[Draft]) -> None:
+def _is_long(draft: Draft) -> bool:
+    """Whether tokens for all the values of a draft take so long that others have to be let go on meanwhile."""
+    return sum(map(len, draft.fields.values())) > FEW
+
+
+async def _tell_apart(collection: Collection, held: list[Held], drafts: Sequence[Draft]) -> None:
     """Draw again where two new records of one request got the same small token: the answer may show nothing else of them.
 
     Only where the shape has room, so that this ends soon; what stays alike then is told apart by other tokens, or not.
@@ -263,7 +208,9 @@ def _tell_apart(collection: Collection, held: list[Held], drafts: Sequence[Draft
             if taken.isdisjoint(tokens):
                 taken |= tokens
                 break
-            held[index] = _new(collection, draft, held[index].key)
+            held[index] = await _new(collection, draft, held[index].key)
+        if busy():
+            await give_way()
 
 
 def _held_new(collection: Collection, rid: int, drafted: Drafted, key: str | None) -> Held:
@@ -274,12 +221,13 @@ def _held_new(collection: Collection, rid: int, drafted: Drafted, key: str | Non
 
 async def _next(collection: Collection, row: Row | None, key: str, draft: Draft) -> Held:
     if row is None:
-        return _new(collection, draft, key)
+        return await _new(collection, draft, key)
     versions = await collection.versions(row)
     mint = collection.mint(row.rid)
     if len(versions) > 1:
         mint = apart_from(versions[1:], mint)
-    drafted = draft_next(draft, versions[0], following(versions), mint)
+    steps = draft_next(draft, versions[0], following(versions), mint)
+    drafted = await in_slices(steps) if _is_long(draft) else at_once(steps)
     return _held(collection, row, key, versions[0], drafted)
 
 
@@ -315,7 +263,13 @@ def _held(collection: Collection, row: Row, key: str, live: Content, drafted: Dr
 
 async def _stage(collection: Collection, held: Sequence[Held], *, shared: bool = False) -> bool:
     """Write the staged state; ``False`` when a token collides or a row is gone, and the whole is to be tried again."""
-    changes = [change for item in held if (change := _staging_change(collection, item, shared=shared)) is not None]
+    changes: list[Change] = []
+    for count, item in enumerate(held, 1):
+        change = await _staging_change(collection, item, shared=shared)
+        if change is not None:
+            changes.append(change)
+        if count % STRIDE == 0 and busy():
+            await give_way()
     flight = collection.state.in_flight
     flight.update(item.rid if item.row is None else item.sid or 0 for item in held)
     flight.discard(0)
@@ -332,7 +286,7 @@ async def _stage(collection: Collection, held: Sequence[Held], *, shared: bool =
     return True
 
 
-def _staging_change(collection: Collection, item: Held, *, shared: bool) -> Change | None:
+async def _staging_change(collection: Collection, item: Held, *, shared: bool) -> Change | None:
     if item.content is None:
         return Stage(Staged(item.sid or 0, item.rid, StagedKind.DELETE, collection.clock(), None, False, b""))
     if item.row is not None and item.sid is None:
@@ -340,8 +294,9 @@ def _staging_change(collection: Collection, item: Held, *, shared: bool) -> Chan
     before = item.live.fields if item.live is not None else {}
     fresh: Mapping[str, Sequence[Kept]] = item.given
     if before:
-        fresh = {name: [kept for kept in values if kept not in before.get(name, ())] for name, values in fresh.items()}
-    hashes, unique = collection.index_entries(fresh)
+        fresh = {name: _added(values, before.get(name, ())) for name, values in fresh.items()}
+    steps = collection.index_entries(fresh)
+    hashes, unique = await in_slices(steps) if sum(map(len, fresh.values())) > FEW else at_once(steps)
     if shared:
         hashes = {collection.token_hash(name, kept.token) for name, values in item.given.items() for kept in values}
         unique = set()
@@ -353,12 +308,20 @@ def _staging_change(collection: Collection, item: Held, *, shared: bool) -> Chan
     return Stage(staged, tuple(hashes), tuple(unique))
 
 
+def _added(values: Sequence[Kept], stored: Sequence[Kept]) -> Sequence[Kept]:
+    """Those of the values that are not stored yet."""
+    if not stored or values is stored:
+        return () if stored else values
+    known = frozenset(stored)
+    return [kept for kept in values if kept not in known]
+
+
 async def _forgotten(collection: Collection, held: Held, row: Row, sid: int) -> list[Reindex]:
     """What goes from the token index with a staged change that the application refused."""
     if held.content is None or held.live is None:
         return []
     if not row.staged:  # nothing was beside it when it was staged, and nobody has staged anything since
-        return outdated(collection, held.rid, (held.content,), (held.live,))
+        return await outdated(collection, held.rid, (held.content,), (held.live,))
     rows = await collection.store.rows(collection.table, [held.rid])
     return await unneeded(collection, rows[held.rid], {sid}) if held.rid in rows else []
 
@@ -382,12 +345,6 @@ async def _overruled(collection: Collection, held: Held, row: Row, content: Cont
                 collection.state.report(sid)
             changes.append(Stage(other._replace(sid=sid, body=body)))
     return changes
-
-
-async def _finish(collection: Collection, held: Sequence[Held], changes: Sequence[Change]) -> None:
-    if changes:
-        await collection.store.commit(collection.table, changes)
-    forget(collection, held)
 
 
 def _full(collection: Collection) -> VaultError:

@@ -8,6 +8,7 @@ import msgspec
 from aiohttp import web
 
 from proxy.errors import Code, VaultError
+from proxy.offload import LARGE, SMALL, in_thread
 from proxy.redactor.codecs import coding
 from proxy.redactor.message import Answer, RawHeaders, Request, header
 from proxy.redactor.rules import Limits, Match, Verb
@@ -71,7 +72,8 @@ class Matched:
             if body is None:
                 body = await read_whole(incoming, limits, self._patience.body, self._rooms.requests)
         headers = tuple(job.asked.headers)
-        plain, _ = coding.inflate(body, coding.field(headers, b"content-encoding"), limits.inflated)
+        coded = coding.field(headers, b"content-encoding")
+        plain, _ = await _inflated(body, coded, limits.inflated) if coded is not None else (body, ())
         if plain is not body and incoming.held is not None:
             incoming.held.add(len(plain))
         redacted = await exchange.outgoing(Request(incoming.head.method, incoming.target, headers, plain))
@@ -129,7 +131,7 @@ class Matched:
                 answer = await exchange.incoming(Answer(status, headers, plain))
                 # The fields of an answer to HEAD describe the body that GET would have: the restored one.
                 if answer.body != plain or answer.headers != headers or incoming.head.method == "HEAD":
-                    self._restored(incoming, head, answer, codings)
+                    await self._restored(incoming, head, answer, codings)
                 elif not _unmodified(incoming, status, headers, header(headers, b"etag")):
                     writer.whole(incoming, reply, raw)
             if incoming.unsent > writer.REST:
@@ -160,7 +162,7 @@ class Matched:
     ) -> tuple[bytes, tuple[str, ...]] | None:
         """The body of an answer without its codings, and those; ``None``, and settled, if it cannot be read."""
         try:
-            return coding.inflate(raw, coding.field(headers, b"content-encoding"), limit)
+            return await _inflated(raw, coding.field(headers, b"content-encoding"), limit)
         except VaultError as error:
             await exchange.settled(status, headers)
             if error.code is Code.TOO_LARGE:
@@ -170,7 +172,7 @@ class Matched:
             exchange.pass_unread(status, headers)
             return None
 
-    def _restored(self, incoming: Incoming, head: Head, answer: Answer, codings: tuple[str, ...]) -> None:
+    async def _restored(self, incoming: Incoming, head: Head, answer: Answer, codings: tuple[str, ...]) -> None:
         """Write a rewritten answer, in a coding that the application chose; or that the caller has it already."""
         accepted = coding.field(incoming.raw, b"accept-encoding") if codings else None
         name = coding.acceptable(accepted, codings[::-1]) if codings else coding.IDENTITY
@@ -180,9 +182,21 @@ class Matched:
         tag = None if given is None else validators.shown(given, None if bodiless else answer.body, coded, self._keyed)
         if _unmodified(incoming, head.status, answer.headers, tag):
             return
-        body = coding.deflate(answer.body, name)
+        long = coded is not None and len(answer.body) > SMALL
+        body = await in_thread(coding.deflate, answer.body, name) if long else coding.deflate(answer.body, name)
         lines = rewriting.answer_lines(answer.headers, None if bodiless else len(body), coded, tag)
         writer.restored(incoming, (head.status, head.reason), lines, body)
+
+
+async def _inflated(body: bytes, coded: bytes | None, limit: int) -> tuple[bytes, tuple[str, ...]]:
+    """A body without its codings, and those, on another thread unless it is known to be short. Raises as ``coding.inflate``."""
+    if len(body) <= SMALL:
+        try:
+            return coding.inflate(body, coded, min(limit, LARGE // 4))
+        except VaultError as error:
+            if error.code is not Code.TOO_LARGE or limit <= LARGE // 4:
+                raise
+    return await in_thread(coding.inflate, body, coded, limit)
 
 
 def _unmodified(incoming: Incoming, status: int, headers: RawHeaders, tag: bytes | None) -> bool:

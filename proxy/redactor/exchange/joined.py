@@ -1,13 +1,11 @@
 """One operation ready to run: its plan, its collection, its counters. Made when rules load, read by every request."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from proxy.audit.witness import Witness
-from proxy.model.value import Value
 from proxy.redactor.exchange.notices import Notices
 from proxy.redactor.exchange.teller import Teller
 from proxy.redactor.plan import Plan
-from proxy.redactor.redact import Item
 from proxy.redactor.rules import Entity
 from proxy.telemetry.metrics import Cell, Metrics
 from proxy.vault.collection import Collection
@@ -32,12 +30,7 @@ def _cells(metrics: Metrics, name: str, entity: Entity) -> dict[str, Cell]:
     return {field: metrics.cell(name, entity.name, field) for field in entity.fields}
 
 
-def count(cells: Mapping[str, Cell], items: Sequence[Item], values: Sequence[Sequence[Value | None]]) -> set[str]:
-    """Count the values of each field; the fields that there were any of."""
-    fields: set[str] = set()
-    for item, row in zip(items, values, strict=True):
-        for spot, value in zip(item.spots, row, strict=True):
-            if value is not None:
-                cells[spot.field].value += 1
-                fields.add(spot.field)
-    return fields
+def count(cells: Mapping[str, Cell], counts: Mapping[str, int]) -> None:
+    """Count so many values of each field."""
+    for name, number in counts.items():
+        cells[name].value += number

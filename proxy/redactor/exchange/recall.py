@@ -5,13 +5,15 @@ have been spelled differently: so an object of an answer is first told to be one
 carries its record's id means the same in every object, in the field that it was made for.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from proxy.model.value import Value
+from proxy.redactor import restore
 from proxy.redactor.redact import Item
 from proxy.tokenization.base import Resolution
 from proxy.vault.collection import Collection
 from proxy.vault.content import tokens as tokens_of
+from proxy.vault.reveal import Revealed, Shown
 from proxy.vault.staging import Held
 
 #: Values by token, by field.
@@ -43,6 +45,13 @@ class Recall:
         self._index()
         keys = {one.key: index for index, one in enumerate(held) if one.key is not None}
         return [self._row(item, self._owner(item, keys, len(items))) for item in items]
+
+    def looked(self, items: Sequence[Item], lone: str | None) -> tuple[list[list[Value | None]], list[Shown] | None]:
+        """The values that the exchange knows by itself, and what the vault has to be asked about; ``None``: nothing."""
+        own = self.rows(items)
+        if not any(None in row and _lacks(item, row) for item, row in zip(items, own, strict=True)):
+            return own, None
+        return own, [Shown(item.id or lone, restore.places(item.spots)) for item in items]
 
     def _index(self) -> None:
         """Make the tables by which any token of any record is found."""
@@ -82,6 +91,23 @@ class Recall:
                 value = next(several, value)
             row.append(value)
         return row
+
+
+def add_revealed(
+    own: Sequence[list[Value | None]], items: Sequence[Item], revealed: Revealed, asked: Mapping[tuple[str, str], Value]
+) -> None:
+    """Add what the vault knows to what the exchange knew."""
+    for item, row, values in zip(items, own, revealed.values, strict=True):
+        found = iter(values)
+        for index, spot in enumerate(item.spots):
+            if spot.value is not None:
+                value = next(found)
+                row[index] = row[index] or value or asked.get((spot.field, spot.value.text))
+
+
+def _lacks(item: Item, row: Sequence[Value | None]) -> bool:
+    """Whether some token of the object is still to be resolved."""
+    return any(value is None and spot.value is not None for spot, value in zip(item.spots, row, strict=True))
 
 
 def _own(held: Held, item: Item) -> list[Value | None] | None:

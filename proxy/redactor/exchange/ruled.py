@@ -4,17 +4,19 @@ The order is the promise: values are durable in the vault before ``outgoing`` re
 ``incoming`` does. All state lives for one exchange; nothing is shared between the requests of a connection.
 """
 
+import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from proxy.errors import Code, VaultError
 from proxy.model.value import Value
+from proxy.offload import SMALL, discard, each, is_long, run
 from proxy.redactor import restore
 from proxy.redactor.codecs.media import Media, classify
 from proxy.redactor.exchange.error_answers import WITHHELD, ErrorTokens
 from proxy.redactor.exchange.joined import Joined, count
-from proxy.redactor.exchange.recall import Recall
+from proxy.redactor.exchange.recall import Recall, add_revealed
 from proxy.redactor.exchange.settling import settle
 from proxy.redactor.exchange.spelling import is_told
 from proxy.redactor.exchange.teller import NOTHING, Reading
@@ -30,7 +32,7 @@ from proxy.redactor.words import Words
 from proxy.vault.joining import keep
 from proxy.vault.reconcile import reconcile, reconcile_gone
 from proxy.vault.reveal import Revealed, Shown, own, reveal, reveal_anywhere
-from proxy.vault.staging import Held
+from proxy.vault.staging import Held, is_large
 from proxy.vault.vault import Vault
 
 _GONE = (404, 410)
@@ -51,11 +53,11 @@ class RuleExchange:
         self._writing = Writing(joined, vault) if plan.operation.verb is not Verb.READ else None
         self._ids: list[str] = []
         self._own: frozenset[tuple[str, str]] = frozenset()  #: (field, token) of what it searched for by token already
-        self._asked: dict[
-            tuple[str, str], Value
-        ] = {}  #: by (field, token) what it searched for, in the caller's spelling
+        #: By (field, token) what it searched for, in the caller's spelling.
+        self._asked: dict[tuple[str, str], Value] = {}
         self._request: Request | None = None  #: as it came
         self._revealed: Revealed | None = None  #: what its answer was restored from
+        self._settling = False  #: whether it is decided what the answer means
 
     # ------------------------------------------------------------------ the way in
 
@@ -64,7 +66,8 @@ class RuleExchange:
         self._request = request
         if self._teller.sink.fault is not None:
             self._permit()
-        body = read_request(self._plan, request)
+        long = is_long(request.body)
+        body = await run(long, read_request, self._plan, request)
         items = body.items if body is not None else []
         self._ids = request_ids(self._operation.id, self._match, request, body)
         target = await self._search(request.target, items)
@@ -73,18 +76,21 @@ class RuleExchange:
         if body is None or not items:
             return replace(request, target=target)
         try:
-            values = [self._replacements(index, item) for index, item in enumerate(items)]
-            redacted = splice(request.body, restore.edits(body, values))
+            values = await self._replacements(items, long)
+            redacted = await run(long, restore.rewritten, request.body, body, values)
         except BaseException:
             await self.failed(False)
             raise
-        count(self._joined.protected, items, values)
-        return replace(request, target=target, body=redacted)
+        count(self._joined.protected, redacted.counts)
+        discard(items, values)
+        return replace(request, target=target, body=redacted.content)
 
-    def _replacements(self, index: int, item: Item) -> list[Value | None]:
+    async def _replacements(self, items: Sequence[Item], long: bool) -> list[list[Value | None]]:
+        """What takes the place of each value of a request."""
         if self._writing is not None and self._operation.verb is not Verb.DELETE:
-            return self._writing.tokens(index, item)
-        return [self._searched(spot) for spot in item.spots]
+            return await run(long, self._writing.all_tokens, items)
+        found = iter(await each(self._searched, [spot for item in items for spot in item.spots]))
+        return [[next(found) for _ in item.spots] for item in items]
 
     def _searched(self, spot: Spot) -> Value | None:
         """The same-value token that finds a value in the application's own search; ``None`` for what needs none."""
@@ -158,7 +164,7 @@ class RuleExchange:
             if writing is not None and writing.held:
                 if sent:
                     await writing.doubt(writing.held, answered=False)
-                    self._teller.doubted(writing.held)
+                    await self._teller.doubted(writing.held)
                 else:
                     await writing.drop()
         finally:
@@ -173,11 +179,16 @@ class RuleExchange:
             await self._settle(outcome, answer.status, answer.headers, None)
             await self._told(outcome, answer.status)
             return await self._scan(answer, page=outcome is Outcome.TAKEN)
+        except asyncio.CancelledError:
+            if not self._settling:  # the answer was not understood yet: what it means for the vault, nobody knows
+                await self.failed(True)
+            raise
         finally:
             self._close()
 
     async def _restore(self, answer: Answer) -> Answer:
-        body = self._read_answer(answer)
+        long = is_long(answer.body)
+        body = await self._read_answer(answer, long)
         plainly = number(self._ids[0]) if body is not None and len(self._ids) == 1 else None
         if body is not None and plainly is not None and is_told(self._operation, answer, body, plainly):
             self._respell(body, plainly)
@@ -190,17 +201,18 @@ class RuleExchange:
             return answer
         if self._operation.verb is Verb.DELETE:
             try:
-                restored = await self._values(body)
+                restored = await self._values(body, long)
             finally:
                 await self._settle(taken, answer.status, answer.headers, body)
         else:
             await self._settle(taken, answer.status, answer.headers, body)
-            restored = await self._values(body)
-        fields = count(self._joined.restored, body.items, restored)
-        shown = Reading(frozenset(fields), body.items, restored, self._revealed)
-        if not await self._told(taken, answer.status, shown):
-            return answer
-        return replace(answer, body=splice(answer.body, restore.edits(body, restored)))
+            restored = await self._values(body, long)
+        written = await run(long, restore.rewritten, answer.body, body, restored)
+        count(self._joined.restored, written.counts)
+        shown = Reading(frozenset(written.counts), body.items, restored, self._revealed)
+        told = await self._told(taken, answer.status, shown)
+        discard(body.items, restored, *(self._revealed[:4] if self._revealed is not None else ()))
+        return replace(answer, body=written.content) if told else answer
 
     def _respell(self, body: Body, plainly: str) -> None:
         """The application names the record so: that is its name for the vault, too."""
@@ -209,26 +221,28 @@ class RuleExchange:
         if self._writing is not None and len(self._writing.held) == 1:
             self._writing.renamed = self._writing.held[0].key = plainly
 
-    def _read_answer(self, answer: Answer) -> Body | None:
+    async def _read_answer(self, answer: Answer, long: bool) -> Body | None:
         """The objects of the answer, or ``None`` when it cannot be read: then it passes as it is, tokens and all."""
         if self._plan.response is None:
             return None
         try:
             media = classify(answer.headers, answer.body)
-            return None if media is Media.NONE else read_body(self._plan.response, media, answer.body, self._operation)
+            if media is Media.NONE:
+                return None
+            return await run(long, read_body, self._plan.response, media, answer.body, self._operation)
         except VaultError as error:
             if error.code not in _UNREADABLE:
                 raise
             self._collection.observe("unreadable_answer")
             return None
 
-    async def _values(self, body: Body) -> list[list[Value | None]]:
-        """The values of all tokens in the answer: those of this exchange from memory, others with one look-up."""
-        own = self._recall().rows(body.items)
-        if not any(None in row and _lacks(item, row) for item, row in zip(body.items, own, strict=True)):
-            return own
+    async def _values(self, body: Body, long: bool) -> list[list[Value | None]]:
+        """The values of all tokens in the answer: those of this exchange from memory, others from the vault."""
         lone = self._lone() if len(body.items) == 1 else None
-        shown = [Shown(item.id or lone, restore.places(item.spots)) for item in body.items]
+        recall = self._recall()
+        own, shown = await run(long, recall.looked, body.items, lone)
+        if shown is None:
+            return own
         try:
             revealed = await reveal(self._collection, shown, self._began)
         except VaultError as error:
@@ -236,12 +250,7 @@ class RuleExchange:
             return own
         self._revealed = revealed
         await self._reconcile(shown, revealed)
-        for item, row, values in zip(body.items, own, revealed.values, strict=True):
-            found = iter(values)
-            for index, spot in enumerate(item.spots):
-                if spot.value is not None:
-                    value = next(found)
-                    row[index] = row[index] or value or self._asked.get((spot.field, spot.value.text))
+        await run(long, add_revealed, own, body.items, revealed, self._asked)
         return own
 
     def _recall(self) -> Recall:
@@ -295,12 +304,15 @@ class RuleExchange:
             or not (page or self._operation.endpoint.on_error.upstream_not_2xx == "scan")
         ):
             return answer
-        tokens = ErrorTokens(self._collection, self._held, self._asked, self._own)
+        much = (self._request is not None and is_long(self._request.body)) or any(map(is_large, self._held))
+        tokens = await run(much, ErrorTokens, self._collection, self._held, self._asked, self._own)
         withheld = answer.status in WITHHELD
-        stored = {} if withheld else tokens.of_held()
+        stored = {} if withheld else await run(much, tokens.of_held)
         values = dict(tokens.exchange)
         known = {**{text: one.value for text, one in stored.items()}, **values}
-        found = restore.candidates(kind, answer.body, tokens.patterns(known), known)
+        long = len(answer.body) > SMALL
+        patterns = await run(much, tokens.patterns, known)
+        found = await run(long, restore.candidates, kind, answer.body, patterns, known)
         unknown = {item.text: None for item in found if item.text not in known and item.text not in tokens.returned}
         try:
             if unknown and page:
@@ -313,8 +325,7 @@ class RuleExchange:
                 values.update((text, one.value) for text, one in quoted.items())
         except VaultError as error:
             self._without_vault(error)
-        edits = restore.rewrite(kind, found, values)
-        return replace(answer, body=splice(answer.body, edits)) if edits else answer
+        return replace(answer, body=await run(long, restore.replaced, kind, answer.body, found, values))
 
     async def _of_anybody(self, tokens: Mapping[str, None], status: int) -> Mapping[str, Value]:
         """The values of tokens in a page, but those that the caller itself wrote into its request."""
@@ -333,6 +344,7 @@ class RuleExchange:
 
     async def _settle(self, outcome: Outcome, status: int, headers: RawHeaders, body: Body | None) -> None:
         """What the application's answer means for what was staged, or for a delete that was in doubt."""
+        self._settling = True
         if self._writing is not None:
             await settle(self._writing, self._operation, outcome, headers, body)
         elif status in _GONE and self._ids:
@@ -360,7 +372,8 @@ class RuleExchange:
                 await self._teller.settled(outcome, status, writing.held, shown.fields)
             elif shown.fields:
                 lone = self._lone() if len(shown.items) == 1 else None
-                await self._teller.revealed(status, shown.keys(lone, self._collection), shown.fields, shown.opened)
+                keys = await shown.keys(lone, self._collection)
+                await self._teller.revealed(status, keys, shown.fields, shown.opened)
         except VaultError as error:
             if writing is not None:
                 raise
@@ -384,8 +397,3 @@ def _unreadable() -> VaultError:
 _DOWN = (Code.VAULT_DOWN, Code.AUDIT_DOWN)
 
 _UNREADABLE = (Code.UNREADABLE_BODY, Code.AMBIGUOUS_JSON, Code.TOO_LARGE)
-
-
-def _lacks(item: Item, row: Sequence[Value | None]) -> bool:
-    """Whether some token of the object is still to be resolved."""
-    return any(value is None and spot.value is not None for spot, value in zip(item.spots, row, strict=True))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from proxy.offload import STRIDE, busy, give_way, in_thread
 from proxy.redactor import restore
 from proxy.redactor.exchange.writing import Writing
 from proxy.redactor.message import RawHeaders
@@ -36,7 +37,12 @@ async def settle(
 async def _accept(writing: Writing, operation: Operation, headers: RawHeaders, body: Body | None) -> None:
     fresh = [held for held in writing.held if held.row is None]
     if fresh:
-        pairs = _name(fresh, operation, headers, body) if writing.renamed is None else []
+        long = len(fresh) > STRIDE
+        if writing.renamed is not None:
+            pairs = []
+        else:
+            look = (fresh, operation, headers, body)
+            pairs = await in_thread(_name, *look) if long else _name(*look)
         if pairs:
             await writing.bind(pairs)
         for held, key in pairs:
@@ -45,10 +51,13 @@ async def _accept(writing: Writing, operation: Operation, headers: RawHeaders, b
         nameless = [held for held in fresh if held.rid not in named]
         if nameless:
             await writing.accept(nameless)
-    shown = _shown_by(writing.held, body)
+    long = len(writing.held) > STRIDE
+    shown = await in_thread(_shown_by, writing.held, body) if long else _shown_by(writing.held, body)
     for held, texts in zip(writing.held, shown, strict=True):
         if held.row is not None and held.sid is not None:
             await writing.promote(held, texts)
+            if busy():
+                await give_way()
     if writing.renamed is not None:
         await writing.rename(writing.held[0], writing.renamed)
     for held, texts in zip(writing.held, shown, strict=True):
@@ -93,17 +102,17 @@ def _pair(fresh: Sequence[Held], body: Body) -> list[tuple[Held, str]]:
     ids = [item.id for item in body.items if item.id is not None] or body.ids
     if len(fresh) == 1 and len(ids) == 1:
         return [(fresh[0], ids[0])]
-    owners: dict[tuple[str, str], set[int]] = {}
+    owners: dict[tuple[str, str], dict[int, None]] = {}
     for index, held in enumerate(fresh):
         for name, values in held.given.items():
             for kept in values:
-                owners.setdefault((name, kept.token), set()).add(index)
+                owners.setdefault((name, kept.token), {})[index] = None
     told: dict[int, str] = {}
     for item in body.items:
-        holders = [owners[place] for place in restore.places(item.spots) if place in owners]
-        common = set.intersection(*holders) if holders else set()
-        if item.id is not None and len(common) == 1:
-            told.setdefault(common.pop(), item.id)
+        holders = [owners[place] for place in dict.fromkeys(restore.places(item.spots)) if place in owners]
+        common = _common(holders) if holders and item.id is not None else None
+        if item.id is not None and common is not None:
+            told.setdefault(common, item.id)
     if len(ids) == len(fresh) and all(ids[index] == key for index, key in told.items()):
         return list(zip(fresh, ids, strict=True))
     return [(fresh[index], key) for index, key in told.items()]
@@ -125,3 +134,18 @@ def _shown_by(held: Sequence[Held], body: Body | None) -> list[Mapping[str, tupl
             texts.setdefault(name, []).append(text)
         shown.append({name: tuple(several) for name, several in texts.items()})
     return shown
+
+
+def _common(holders: Sequence[Mapping[int, None]]) -> int | None:
+    """The one record that all of these have in common; ``None`` where there is none, or several.
+
+    The fewest are looked through, and no further than to a second one: values that all records share take no time.
+    """
+    fewest = min(holders, key=len)
+    found: int | None = None
+    for index in fewest:
+        if all(index in others for others in holders):
+            if found is not None:
+                return None
+            found = index
+    return found

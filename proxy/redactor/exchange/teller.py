@@ -4,7 +4,7 @@ This is on the way of every matched request, so everything that can be made once
 bytes that are there already.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -13,6 +13,7 @@ from proxy.audit.members import Event, body
 from proxy.audit.sink import quietly
 from proxy.audit.witness import Witness
 from proxy.model.value import Value
+from proxy.offload import each
 from proxy.redactor.exchange.error_answers import StoredToken
 from proxy.redactor.redact import Item
 from proxy.redactor.rules import Operation, Verb
@@ -42,10 +43,10 @@ class Reading(NamedTuple):
         """The records that were looked at."""
         return self.revealed.opened.keys() if self.revealed is not None else ()
 
-    def keys(self, lone: str | None, collection: VaultCollection) -> list[str | None]:
+    async def keys(self, lone: str | None, collection: VaultCollection) -> list[str | None]:
         """The keys of the records of which values are shown; ``lone``: that of the only one, where the request names it."""
         shown = [index for index, row in enumerate(self.restored) if any(row)]
-        return [self.items[index].id or lone or self._sealed_key(index, collection) for index in shown]
+        return await each(lambda index: self.items[index].id or lone or self._sealed_key(index, collection), shown)
 
     def _sealed_key(self, index: int, collection: VaultCollection) -> str | None:
         home = self.revealed.rows[index] if self.revealed is not None else None
@@ -82,7 +83,7 @@ class Teller:
         self, status: int, keys: Sequence[str | None], fields: frozenset[str], opened: Collection[int]
     ) -> None:
         """Values stand in the answer. Raises ``VaultError(AUDIT_DOWN)``: then they must not. ``opened``: the records looked at."""
-        marks = self._marks(keys)
+        marks = await self._marks(keys)
         line = self._line(self._head, status, (len(keys), marks), fields)
         if self._witness.baits:
             self.sink.put(line, *self._alarms(status, marks, opened))
@@ -106,7 +107,7 @@ class Teller:
         """What was written, and the answer shows these fields of it. Raises as ``revealed``; what was written is told later then."""
         if outcome is Outcome.REFUSED:
             return
-        line, marks = self._written_line(status, held)
+        line, marks = await self._written_line(status, held)
         if outcome is not Outcome.TAKEN:
             line = b"%b,%b" % (line, _DOUBT)
         if revealed:
@@ -118,12 +119,13 @@ class Teller:
         if self.sink.flushes:
             await self.sink.flushed()
 
-    def doubted(self, held: Sequence[Held]) -> None:
+    async def doubted(self, held: Sequence[Held]) -> None:
         """No answer came, so nobody knows what was written. Never raises: nobody is told of success."""
-        quietly(self.sink, b"%b,%b" % (self._written_line(0, held)[0], _DOUBT))
+        line, _ = await self._written_line(0, held)
+        quietly(self.sink, b"%b,%b" % (line, _DOUBT))
 
-    def _written_line(self, status: int, held: Sequence[Held]) -> tuple[bytes, list[str]]:
-        marks = self._marks([one.key for one in held])
+    async def _written_line(self, status: int, held: Sequence[Held]) -> tuple[bytes, list[str]]:
+        marks = await self._marks([one.key for one in held])
         fields = frozenset(held[0].given) if len(held) == 1 else frozenset(name for one in held for name in one.given)
         return self._line(self._written, status, (len(held), marks), fields), marks
 
@@ -146,9 +148,9 @@ class Teller:
             text = self._fields[fields] = _encode(sorted(fields))[1:-1]
         return text
 
-    def _marks(self, keys: Iterable[str | None]) -> list[str]:
+    async def _marks(self, keys: Sequence[str | None]) -> list[str]:
         mark, environment, schema = self._witness.mark, self._environment, self._schema
-        return [mark(environment, schema, key) for key in keys if key is not None]
+        return await each(lambda key: mark(environment, schema, key), [key for key in keys if key is not None])
 
     def _alarms(self, status: int, marks: Sequence[str], rids: Collection[int]) -> list[bytes]:
         touched = self._witness.baits.touched(self._environment, self._schema, rids)

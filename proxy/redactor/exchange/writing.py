@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from proxy.errors import Code, VaultError
 from proxy.model.value import Value
+from proxy.offload import each
 from proxy.redactor.exchange.joined import Joined
 from proxy.redactor.redact import Item, Spot
 from proxy.redactor.rules import Absent, Empty, Nulls, OwnToken, Verb
@@ -60,6 +61,10 @@ class Writing:
                 taken[name] = at + 1
             tokens.append(token)
         return tokens
+
+    def all_tokens(self, items: Sequence[Item]) -> list[list[Value | None]]:
+        """The same of all objects."""
+        return [self.tokens(index, item) for index, item in enumerate(items)]
 
     async def bind(self, pairs: Sequence[tuple[Held, str]]) -> None:
         """The application took new records under these ids."""
@@ -129,7 +134,7 @@ class Writing:
             self._named = ids
             self.held = await staging.stage_deletes(collection, ids)
             return
-        drafts = [self._draft(item) for item in items]
+        drafts = await each(self._draft, items)
         if self._operation.verb is Verb.CREATE:
             self.held = await staging.stage_creates(collection, drafts, [None] * len(drafts))
             return
@@ -149,7 +154,7 @@ class Writing:
         staging.overtake(self.collection, [ident for ident in ids if ident not in known])
 
     async def _lock(self, keys: Sequence[str]) -> None:
-        names = [self.collection.key_hash(key) for key in keys]
+        names = await each(self.collection.key_hash, keys)
         locks = self.collection.state.locks
         if len(names) == 1 and locks.take(names[0]):
             self._locks = (names[0],)

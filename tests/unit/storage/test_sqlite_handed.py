@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from proxy.errors import Code, VaultError
+from proxy.offload import BRISK, Turns
 from proxy.storage.changes import Conflict
 from proxy.storage.hooks import Hooks
 from proxy.storage.sqlite_ddl import make
 from proxy.storage.sqlite_file import DatabaseFile
-from proxy.storage.sqlite_handed import BRISK, LARGE, Handed, Task, Turns, is_large, joined
+from proxy.storage.sqlite_handed import LARGE, Handed, Task, is_large, joined
 from proxy.storage.sqlite_sql import Statements
 from proxy.storage.sqlite_writer import Writer
 from tests.support.patience import PATIENCE

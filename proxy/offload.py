@@ -1,0 +1,226 @@
+"""Keeps the event loop responsive: long work yields to it, or runs on a worker thread.
+
+Whoever works for long on the event loop keeps everybody else waiting. Three ways out, for work of a size that is known beforehand,
+so that ordinary requests take none of them:
+
+- Pure functions of bytes run on a worker thread (``in_thread``). Meanwhile threads change turns briskly, or the event loop would
+  wait five milliseconds for the interpreter's lock at every step.
+- What uses keys, locks or the store stays on the loop and yields (``busy``, ``give_way``, ``in_slices``). All long work of one turn of
+  the loop shares one time slice, and those who gave way go on one by one, a turn each: so ten at once take no more of a turn than one.
+- What is left over of long work is freed in slices, too (``discard``): to free a million objects takes as long as to make them.
+"""
+
+import asyncio
+import functools
+import sys
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter
+from typing import Any, Final, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
+
+P = ParamSpec("P")
+S = TypeVar("S")
+T = TypeVar("T")
+
+#: Work that is done between two ``next``; its answer is the generator's.
+Steps = Generator[None, None, T]
+
+#: Seconds of one turn of the loop that long work may take, all of it together.
+SLICE: Final = 0.004
+#: Values that are worked on between two questions whether the slice is over.
+STRIDE: Final = 64
+#: Places, values or members that are no long work.
+FEW: Final = 1000
+
+#: Bytes of a body that are read within the event loop whatever they hold, and bytes that never are.
+SMALL: Final = 16 * 1024
+LARGE: Final = 1024 * 1024
+
+#: Seconds after which a thread that waits for the interpreter's lock asks for it, while others work for long.
+BRISK: Final = 0.0001
+
+#: Two, so that one very long body does not keep every other long one waiting. More would only share the lock.
+_workers: Final = ThreadPoolExecutor(2, "worker")
+
+
+class Turns:
+    """How soon a thread gets the interpreter's lock from another one: as Python has it, or briskly while somebody wants that."""
+
+    def __init__(self) -> None:
+        self._wanting = 0
+        self._usual = 0.0
+
+    def hasten(self) -> None:
+        """Change turns briskly, until ``relax``. For the thread of the event loop alone."""
+        if self._wanting == 0:
+            self._usual = sys.getswitchinterval()
+            sys.setswitchinterval(min(BRISK, self._usual))
+        self._wanting += 1
+
+    def relax(self) -> None:
+        """One less wants it."""
+        self._wanting -= 1
+        if self._wanting == 0:
+            sys.setswitchinterval(self._usual)
+
+
+#: Of this process.
+turns = Turns()
+
+
+def is_long(body: bytes) -> bool:
+    """Whether a body may take milliseconds to be read or written: by its bytes, and by its members."""
+    size = len(body)
+    if size <= SMALL or size > LARGE:
+        return size > SMALL
+    members = 0
+    for start in range(0, size, SMALL):  # of many, only so many are counted
+        members += body.count(b",", start, start + SMALL) + body.count(b"&", start, start + SMALL)
+        if members > FEW:
+            return True
+    return False
+
+
+async def in_thread(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """What a pure function answers, on a worker thread. A caller that is cancelled leaves the work to end by itself."""
+    turns.hasten()
+    future = asyncio.get_running_loop().run_in_executor(_workers, functools.partial(work, *arguments, **named))
+    try:
+        return await future
+    finally:
+        turns.relax()
+
+
+async def run(long: bool, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """What a pure function answers: on a worker thread where it takes long, else here and now."""
+    return await in_thread(work, *arguments, **named) if long else work(*arguments, **named)
+
+
+class _Slices:
+    """The long work of one event loop."""
+
+    __slots__ = ("_armed", "_loop", "_until", "_waiting")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._until = 0.0  #: when the slice of this turn is over; 0: nobody has begun one
+        self._armed = False  #: whether ``_turned`` will be called
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def busy(self) -> bool:
+        now = perf_counter()
+        if not self._until:
+            self._until = now + SLICE
+            self._arm()
+        return now >= self._until
+
+    async def give_way(self) -> None:
+        future = self._loop.create_future()
+        self._waiting.append(future)
+        self._arm()
+        await future
+
+    def _arm(self) -> None:
+        if not self._armed:
+            self._armed = True
+            self._loop.call_soon(self._turned)
+
+    def _turned(self) -> None:
+        """The next turn of the loop: the first of those who wait goes on, with a slice of its own."""
+        self._armed, self._until = False, 0.0
+        while self._waiting:
+            future = self._waiting.popleft()
+            if not future.done():  # else its task was cancelled
+                future.set_result(None)
+                break
+        if self._waiting:
+            self._arm()
+
+
+_slices: "WeakKeyDictionary[asyncio.AbstractEventLoop, _Slices]" = WeakKeyDictionary()
+
+
+def _mine() -> _Slices:
+    loop = asyncio.get_running_loop()
+    found = _slices.get(loop)
+    if found is None:
+        found = _slices[loop] = _Slices(loop)
+    return found
+
+
+def busy() -> bool:
+    """Whether the long work of this turn of the loop has used up its slice: then ``give_way`` before going on."""
+    return _mine().busy()
+
+
+async def give_way() -> None:
+    """Let the loop turn, and go on when it is one's turn again. State of others may have changed then."""
+    await _mine().give_way()
+
+
+async def in_slices(steps: Steps[T]) -> T:
+    """What the steps answer, with turns of the loop between them."""
+    slices = _mine()
+    try:
+        while True:
+            next(steps)
+            if slices.busy():
+                await slices.give_way()
+    except StopIteration as end:
+        answer: T = end.value
+        return answer
+    finally:
+        steps.close()
+
+
+async def each(work: Callable[[S], T], items: Sequence[S]) -> list[T]:
+    """What ``work`` answers for each of these, with turns of the loop between them where they are many."""
+    if len(items) <= STRIDE:
+        return [work(item) for item in items]
+    slices, answers = _mine(), list[T]()
+    for some in strides(items):
+        answers += [work(item) for item in some]
+        if slices.busy():
+            await slices.give_way()
+    return answers
+
+
+def at_once(steps: Steps[T]) -> T:
+    """What the steps answer, all of them now."""
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        answer: T = end.value
+        return answer
+
+
+def strides(items: Sequence[T], size: int = STRIDE) -> Iterator[Sequence[T]]:
+    """The items in runs of so many."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def discard(*lists: object) -> None:
+    """Empty these lists and dictionaries, which nobody needs any more, while the loop goes on; short ones are left to their owner."""
+    long = [one for one in lists if isinstance(one, list | dict) and len(one) > FEW]
+    if long:
+        _discard_some(asyncio.get_running_loop(), long)
+
+
+def _discard_some(loop: asyncio.AbstractEventLoop, lists: "list[list[Any] | dict[Any, Any]]") -> None:
+    slices = _mine()
+    while lists:
+        last = lists[-1]
+        if isinstance(last, dict):
+            for _ in range(min(STRIDE, len(last))):
+                last.popitem()
+        else:
+            del last[-STRIDE:]
+        if not last:
+            lists.pop()
+        if slices.busy():
+            loop.call_soon(_discard_some, loop, lists)
+            return
