@@ -23,7 +23,7 @@ from proxy.vault.retired import Retired
 from proxy.vault.seal import RecordSealer, Sealer
 
 #: Keys that the store is asked about at once, and rows that are opened before others may have to be let go on.
-_LOOKED_UP = 500
+LOOKED_UP = 500
 _OPENED = 64
 #: Bytes of a sealed body from which on it is opened on another thread.
 LONG = 64 * 1024
@@ -258,7 +258,7 @@ class Collection:
         """The unexpired rows bound to these record keys."""
         hashes = {self.key_hash(key): key for key in keys}
         found: dict[str, Row] = {}
-        for some in strides(list(hashes), _LOOKED_UP):
+        for some in strides(list(hashes), LOOKED_UP):
             rows = await self.store.by_keys(self.table, some)
             for number, (digest, row) in enumerate(rows.items(), 1):
                 if self.alive(row) and self._is_key_of(hashes[digest], row):
@@ -294,7 +294,7 @@ class Collection:
         waiting = [rid for rid, row in rows.items() if row.staged]
         while waiting:
             moved: list[int] = []
-            for some in strides(waiting, _LOOKED_UP):
+            for some in strides(waiting, LOOKED_UP):
                 found.update(await self.store.staged(self.table, some))
                 again = await self.store.rows(self.table, some)
                 moved += [rid for rid, row in again.items() if row != rows[rid]]

@@ -14,7 +14,8 @@ from proxy.vault.attached import adopted
 from proxy.vault.collection import Collection
 from proxy.vault.content import Content, Kept, alike, changed, following
 from proxy.vault.hosted import records_of
-from proxy.vault.reveal import Opened, Revealed, Shown, open_rows
+from proxy.vault.opened import Opened, open_rows
+from proxy.vault.reveal import Revealed, Shown
 
 #: Tokens that tell their record from others.
 _TELLING = (Resolution.SEALED, Resolution.INDEXED)

@@ -14,7 +14,8 @@ from proxy.vault.content import Content, adopted, alike, changed, tells
 from proxy.vault.drafting import adopt
 from proxy.vault.indexing import unneeded
 from proxy.vault.joining import join
-from proxy.vault.reveal import Opened, Revealed, Shown
+from proxy.vault.opened import Opened
+from proxy.vault.reveal import Revealed, Shown
 
 #: How long a request without any answer may still be at work in the application, in milliseconds.
 GRACE = 300_000

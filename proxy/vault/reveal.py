@@ -5,24 +5,20 @@ in this order, and only to a value of this very field whose stored token is exac
 is, and so does a token in another field than the one that it was made for.
 """
 
-from collections.abc import Collection as Some
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from proxy.errors import Code, VaultError
 from proxy.model.value import Value
 from proxy.offload import FEW, STRIDE, busy, each, give_way, in_thread, strides
-from proxy.storage.rows import Row, Staged
+from proxy.storage.rows import Row
 from proxy.tokenization.base import Resolution
-from proxy.vault.collection import LONG, Collection
-from proxy.vault.content import Content, tokens
+from proxy.vault.collection import LOOKED_UP, Collection
+from proxy.vault.content import Content
+from proxy.vault.opened import Opened, open_rows
 
-#: Objects of an answer that are resolved at once, and texts that the store is asked about at once.
+#: Objects of an answer that are resolved at once.
 PART = 100
-LOOKED_UP = 500
-#: Rows that are opened between two looks whether others have to be let go on.
-_OPENED = 16
 
 
 class Shown(NamedTuple):
@@ -30,42 +26,6 @@ class Shown(NamedTuple):
 
     id: str | None
     places: tuple[tuple[str, str], ...]  #: (field name, text found there)
-
-
-@dataclass(slots=True)
-class Opened:
-    """A row with its versions in the clear, as one answer needs them."""
-
-    row: Row
-    live: Content
-    staged: list[tuple[Staged, Content | None]] = field(default_factory=list)
-    repeats: bool = False  #: whether values of one field have one token
-    values: dict[tuple[str, str], Value] = field(default_factory=dict)  #: by (field, token)
-    _texts: frozenset[str] | None = None
-
-    def learn(self, content: Content) -> None:
-        """Add the tokens of a version; a version learnt earlier wins where small tokens collide."""
-        self._texts = None
-        for name, values in content.fields.items():
-            if len(values) > 1 and len(set(tokens(values))) < len(values):
-                self.repeats = True
-            for kept in values:
-                self.values.setdefault((name, kept.token), kept.value)
-
-    @property
-    def token_texts(self) -> frozenset[str]:
-        """The texts of all tokens, whatever their field. Asked for only once a token stands where it opens nothing."""
-        if self._texts is None:
-            self._texts = frozenset(token for _, token in self.values)
-        return self._texts
-
-    def version(self, places: Some[tuple[str, str]]) -> Content:
-        """The version that an object with these tokens is: the newest in doubt of which it shows what the live one lacks."""
-        live = self.live.tokens()
-        for _, content in reversed(self.staged):
-            if content is not None and not (content.tokens() - live).isdisjoint(places):
-                return content
-        return self.live
 
 
 class Revealed(NamedTuple):
@@ -322,41 +282,6 @@ async def _by_names(
     rows = await collection.by_key(wanted) if wanted else {}
     opened.update(await open_rows(collection, (), [row for row in rows.values() if row.rid not in opened]))
     return rows
-
-
-async def open_rows(collection: Collection, rids: Iterable[int], rows: Iterable[Row]) -> dict[int, Opened]:
-    """Open rows by id, and these rows, with what is staged beside them."""
-    found = {row.rid: row for row in rows}
-    wanted = [rid for rid in rids if rid not in found]
-    for some in strides(wanted, LOOKED_UP):
-        fetched = await collection.store.rows(collection.table, some)
-        found.update((rid, row) for rid, row in fetched.items() if collection.alive(row))
-        if busy():
-            await give_way()
-    staged = await collection.beside(found)
-    opened: dict[int, Opened] = {}
-    for count, (rid, row) in enumerate(found.items(), 1):
-        try:
-            look = (collection, row, staged.get(rid, ()))
-            opened[rid] = await in_thread(_open_row, *look) if len(row.body) > LONG else _open_row(*look)
-        except VaultError as error:
-            if error.code is not Code.CANNOT_OPEN:
-                raise
-            collection.observe("unopenable")
-        if count % _OPENED == 0 and busy():
-            await give_way()
-    return opened
-
-
-def _open_row(collection: Collection, row: Row, staged: Sequence[Staged]) -> Opened:
-    opened = Opened(row, collection.sealer.open(row))
-    opened.learn(opened.live)
-    for change in staged:
-        content = collection.sealer.open_staged(change, row.salt) if change.body else None
-        opened.staged.append((change, content))
-        if content is not None:
-            opened.learn(content)
-    return opened
 
 
 def _is_told(collection: Collection, record: Opened, name: str) -> bool:

@@ -14,7 +14,7 @@ from proxy.model.value import Value
 from proxy.tokenization.base import Resolution
 from proxy.vault.collection import Collection
 from proxy.vault.content import Content, Kept
-from proxy.vault.reveal import open_rows
+from proxy.vault.opened import open_rows
 from proxy.vault.staging import Held
 
 #: Statuses by which an application refuses to show the record: then nothing that is stored of it is shown either.

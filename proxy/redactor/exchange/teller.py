@@ -19,7 +19,8 @@ from proxy.redactor.redact import Item
 from proxy.redactor.rules import Operation, Verb
 from proxy.redactor.success import Outcome
 from proxy.vault.collection import Collection as VaultCollection
-from proxy.vault.reveal import Opened, Revealed
+from proxy.vault.opened import Opened
+from proxy.vault.reveal import Revealed
 from proxy.vault.staging import Held
 
 _encode = msgspec.json.Encoder().encode

@@ -1,0 +1,89 @@
+"""Opens rows together with what is staged beside them, for the answers that show them.
+
+A row that does not open is logged by its event and left out. Many rows are opened with turns of the event loop between them, long
+rows on another thread.
+"""
+
+from collections.abc import Collection as Some
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from proxy.errors import Code, VaultError
+from proxy.model.value import Value
+from proxy.offload import busy, give_way, run, strides
+from proxy.storage.rows import Row, Staged
+from proxy.vault.collection import LONG, LOOKED_UP, Collection
+from proxy.vault.content import Content, tokens
+
+#: Rows that are opened between two looks whether others have to be let go on.
+_OPENED = 16
+
+
+@dataclass(slots=True)
+class Opened:
+    """A row with its versions in the clear, as one answer needs them."""
+
+    row: Row
+    live: Content
+    staged: list[tuple[Staged, Content | None]] = field(default_factory=list)
+    repeats: bool = False  #: whether values of one field have one token
+    values: dict[tuple[str, str], Value] = field(default_factory=dict)  #: by (field, token)
+    _texts: frozenset[str] | None = None
+
+    def learn(self, content: Content) -> None:
+        """Add the tokens of a version; a version learnt earlier wins where small tokens collide."""
+        self._texts = None
+        for name, values in content.fields.items():
+            if len(values) > 1 and len(set(tokens(values))) < len(values):
+                self.repeats = True
+            for kept in values:
+                self.values.setdefault((name, kept.token), kept.value)
+
+    @property
+    def token_texts(self) -> frozenset[str]:
+        """The texts of all tokens, whatever their field. Asked for only once a token stands where it opens nothing."""
+        if self._texts is None:
+            self._texts = frozenset(token for _, token in self.values)
+        return self._texts
+
+    def version(self, places: Some[tuple[str, str]]) -> Content:
+        """The version that an object with these tokens is: the newest in doubt of which it shows what the live one lacks."""
+        live = self.live.tokens()
+        for _, content in reversed(self.staged):
+            if content is not None and not (content.tokens() - live).isdisjoint(places):
+                return content
+        return self.live
+
+
+async def open_rows(collection: Collection, rids: Iterable[int], rows: Iterable[Row]) -> dict[int, Opened]:
+    """Open rows by id, and these rows, with what is staged beside them."""
+    found = {row.rid: row for row in rows}
+    wanted = [rid for rid in rids if rid not in found]
+    for some in strides(wanted, LOOKED_UP):
+        fetched = await collection.store.rows(collection.table, some)
+        found.update((rid, row) for rid, row in fetched.items() if collection.alive(row))
+        if busy():
+            await give_way()
+    staged = await collection.beside(found)
+    opened: dict[int, Opened] = {}
+    for count, (rid, row) in enumerate(found.items(), 1):
+        try:
+            opened[rid] = await run(len(row.body) > LONG, _open_row, collection, row, staged.get(rid, ()))
+        except VaultError as error:
+            if error.code is not Code.CANNOT_OPEN:
+                raise
+            collection.observe("unopenable")
+        if count % _OPENED == 0 and busy():
+            await give_way()
+    return opened
+
+
+def _open_row(collection: Collection, row: Row, staged: Sequence[Staged]) -> Opened:
+    opened = Opened(row, collection.sealer.open(row))
+    opened.learn(opened.live)
+    for change in staged:
+        content = collection.sealer.open_staged(change, row.salt) if change.body else None
+        opened.staged.append((change, content))
+        if content is not None:
+            opened.learn(content)
+    return opened
