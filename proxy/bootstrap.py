@@ -214,16 +214,13 @@ async def running(
 ) -> AsyncIterator[Running]:
     """A whole instance, listening; everything is drained and closed when the block ends."""
     metrics = Metrics()
-    hooks = Hooks(lambda _size, seconds: metrics.buckets("domicile_vault_commit_seconds").observe(seconds))
+    hooks = _hooks(metrics)
     async with AsyncExitStack() as stack:
-        rules = load_rules(settings, overrides)
-        _refuse_strangers(settings, rules)
-        refuse_unfit(rules.entities, records_schema(settings.records))
+        rules = _first_rules(settings, overrides)
         applications = Applications(metrics, *ways(settings))
         guard = open_guard(settings, metrics)
         store, _ = await open_with_key(settings, hooks)
         stack.push_async_callback(store.close)
-        metrics.watch("domicile_vault_writer_queue", lambda: float(hooks.waiting()))
         book, keysets = await open_environments(settings, store, clock)
         guard.share(settings.limits.store, keysets[DEFAULT].hasher)
         vault = new_vault(keysets[DEFAULT], store, clock, observer(metrics), vault_options(settings))
@@ -235,11 +232,11 @@ async def running(
         stack.callback(auth.close)
         catalog = await open_schemas(vault, settings.schemas, settings.records)
         stack.push_async_callback(catalog.close)
-        realm = Realm(book, auth.clients, opening(settings, store, clock, metrics, contents), metrics)
-        stack.push_async_callback(realm.close)
+        opened = opening(settings, store, clock, metrics, contents)
+        stack.push_async_callback((realm := Realm(book, auth.clients, opened, metrics)).close)
         await realm.start(Opened(vault, catalog, await space(vault, catalog, contents)), keysets)
         in_force = InForce(await join(rules, vault, metrics, audit.witness, catalog))
-        governed = await govern(realm.spaces[DEFAULT].policies, catalog, settings.policies)
+        governed = await govern(realm.spaces[DEFAULT].policies, catalog, settings.policies, metrics)
         told = MetricsJournal(metrics, rules), Coverage(metrics, rules)
         adopt = partial(_adopt, lambda fresh: join(fresh, vault, metrics, audit.witness, catalog), told)
         reloader = Reloader(settings.rules, partial(load_rules, settings, overrides), adopt, in_force, metrics)
@@ -250,16 +247,19 @@ async def running(
         renewed = ins.with_files(partial(renew, settings, applications))
         declared = partial(reread, governed, settings)
         started = Running("", "", in_force, vault, reloader, gateway, auth, renewed, catalog, declared, guard)
-        parts = {**guard.checks(), **ins.checks()}
-        checks = {"rules": reloader.check, "vault": vault_check(vault), "audit": audit.check, **parts}
+        checks = {"vault": vault_check(vault), "audit": audit.check, **ins.checks()}
+        states = [reloader.state, *governed.states, *ins.states(), applications.state, *guard.states()]
         services = interface(settings, realm, Around(auth, metrics, guard, audit.interface))
         ring = Keys(Places(store, key_source(settings.keys), auth.keys), lambda: vaults_of(realm.vaults()), metrics)
         enter, at = stack.enter_async_context, settings.listen
         services.keys = await enter(ring.kept())
         await enter(asking(services, settings, metrics, clock))
         stack.push_async_callback(services.functions.close)
-        watchers = Watchers(services.access, scraper_secret(settings))
-        interface_app, admin = vault_app(services, hsts=ins.hsts), admin_app(checks, metrics.render, watchers)
+        watchers, interface_app = (
+            Watchers(services.access, scraper_secret(settings)),
+            vault_app(services, hsts=ins.hsts),
+        )
+        admin = admin_app(checks, states, metrics.render, watchers)
         started.interface = await enter(listen("vault", at.vault, interface_app, ins.vault_connection, guard.first))
         auth.audiences.listening(started.interface)
         started.admin = await enter(listen("admin", at.admin, admin, PatientConnection))
@@ -273,6 +273,21 @@ async def running(
 
 
 # ---------------------------------------------------------------------- parts
+
+
+def _first_rules(settings: Settings, overrides: Overrides | None) -> RuleSet:
+    """The rules to start with. Raises ``VaultError`` where they do not fit the settings."""
+    rules = load_rules(settings, overrides)
+    _refuse_strangers(settings, rules)
+    refuse_unfit(rules.entities, records_schema(settings.records))
+    return rules
+
+
+def _hooks(metrics: Metrics) -> Hooks:
+    """What measures the commits of the store."""
+    hooks = Hooks(lambda _size, seconds: metrics.buckets("domicile_vault_commit_seconds").observe(seconds))
+    metrics.watch("domicile_vault_writer_queue", lambda: float(hooks.waiting()))
+    return hooks
 
 
 async def _adopt(

@@ -9,6 +9,7 @@ from proxy.clock import Clock
 from proxy.config import Settings
 from proxy.errors import Code, Detail, VaultError
 from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.reloads import Reload
 from proxy.web.admin import Check
 from proxy.web.api.connection import VaultConnection
 from proxy.web.listening import Connections
@@ -35,6 +36,10 @@ class Doors:
     def checks(self) -> dict[str, Check]:
         """What ``/readyz`` asks."""
         return {} if self.certificates is None else {"tls": self.certificates.check}
+
+    def states(self) -> list[Reload]:
+        """What may be stale."""
+        return [] if self.certificates is None else [self.certificates.state]
 
     async def watch(self) -> None:
         """Follow the files for TLS, for ever."""

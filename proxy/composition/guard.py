@@ -1,7 +1,7 @@
 """Who is let in, and how often, as the settings say: the data firewall with its database, the limits, and what keeps both fresh."""
 
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -10,7 +10,7 @@ from proxy.config import Settings
 from proxy.crypto.prf import Prf
 from proxy.errors import Code
 from proxy.telemetry.metrics import Metrics
-from proxy.web.admin import Check
+from proxy.telemetry.reloads import Reload
 from proxy.web.guard.countries import Countries, read_database
 from proxy.web.guard.crowds import Crowds
 from proxy.web.guard.firewall import Firewall, Mode
@@ -57,10 +57,10 @@ class Guard:
 
         return count
 
-    def checks(self) -> Mapping[str, Check]:
-        """For ``/readyz``."""
+    def states(self) -> list[Reload]:
+        """What may be stale."""
         countries = self.firewall.countries
-        return {} if countries is None else {"firewall": countries.check}
+        return [] if countries is None else [countries.state]
 
     def work(self) -> list[Coroutine[Any, Any, None]]:
         """What runs as long as the instance does."""
@@ -139,7 +139,7 @@ def _firewall(settings: Settings, metrics: Metrics) -> Firewall:
         def failed() -> None:
             failures.value += 1
 
-        countries = Countries(given.country_database, failed)
+        countries = Countries(given.country_database, failed, Reload(metrics, "countries"))
         metrics.watch("domicile_firewall_database_age_seconds", lambda: countries.age)
     return Firewall(Mode(given.mode), settings.country, given.allow, countries, Trusted(settings.trusted_proxies))
 

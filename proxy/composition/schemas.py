@@ -8,6 +8,7 @@ from proxy.errors import VaultError
 from proxy.model.builtin import RecordKeys, records_schema
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.reloads import Reload
 from proxy.vault.catalog import Catalog, open_catalog
 from proxy.vault.vault import Vault
 
@@ -38,15 +39,17 @@ async def declare(catalog: Catalog, files: Path | None) -> None:
             _log.info("a schema was declared by a file", entity=name, count=len(applied.steps))
 
 
-async def redeclare(catalog: Catalog, files: Path | None) -> bool:
+async def redeclare(catalog: Catalog, files: Path | None, state: Reload) -> bool:
     """The same of files that may have changed; faults are logged and change nothing. Whether they took effect."""
     try:
         await declare(catalog, files)
     except VaultError as error:
+        state.failed(error)
         _log.error("schemas of files were refused, those before stay in force", code=error.code, text=error.message)
         for detail in error.details:
             _log.error("a fault in a file with schemas", source=detail.source, text=detail.text)
         return False
+    state.succeeded()
     return True
 
 

@@ -55,10 +55,12 @@ def renew(settings: Settings, applications: Applications) -> None:
     try:
         way, special = ways(settings)
     except VaultError as error:
+        applications.state.failed(error)
         for source, text in error.details:
             _log.error("a file for TLS cannot be used, and those read before stay in force", source=source, text=text)
         return
     applications.upstream.renew(way, special)
+    applications.state.succeeded()
     _log.info("the files for TLS towards applications were read again")
 
 

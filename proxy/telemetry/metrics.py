@@ -108,6 +108,12 @@ METRICS: Final[dict[str, Declared]] = {
     "domicile_rules_reload_failures_total": Declared(
         "counter", (), "Loads of the rules that failed; the rules before stayed in force."
     ),
+    "domicile_reload_failed": Declared(
+        "gauge",
+        ("what",),
+        "1 while the version on disk cannot be used and an older one is in force: rules, policies, schemas, certificates (towards "
+        "callers), upstream_certificates, countries.",
+    ),
     "domicile_operation_fired_timestamp_seconds": Declared(
         "gauge",
         ("endpoint", "operation"),

@@ -5,7 +5,7 @@ environment ``default``, with an access token, and for a scraper that shows the 
 """
 
 import hmac
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from aiohttp import web
@@ -14,6 +14,7 @@ from proxy.errors import VaultError
 from proxy.model.access import Principal
 from proxy.model.environment import DEFAULT
 from proxy.telemetry.metrics import CONTENT_TYPE
+from proxy.telemetry.reloads import Reload
 from proxy.web.api.access import not_admin
 from proxy.web.api.errors import refused
 
@@ -37,8 +38,10 @@ class Watchers(NamedTuple):
             raise not_admin(f"Metrics are for administrators of the environment {DEFAULT}.")
 
 
-def admin_app(checks: Mapping[str, Check], metrics: Callable[[], bytes], watchers: Watchers) -> web.Application:
-    """``/healthz``: this process answers. ``/readyz``: 200 if every check passes, else 503; the body names each check."""
+def admin_app(
+    checks: Mapping[str, Check], states: Sequence[Reload], metrics: Callable[[], bytes], watchers: Watchers
+) -> web.Application:
+    """``/healthz``: this process answers. ``/readyz``: 200 if every check passes, else 503; the body names each check, and what is stale."""
 
     async def healthz(_: web.Request) -> web.Response:
         return web.json_response({"status": "ok"})
@@ -46,8 +49,11 @@ def admin_app(checks: Mapping[str, Check], metrics: Callable[[], bytes], watcher
     async def readyz(_: web.Request) -> web.Response:
         faults = {name: await check() for name, check in checks.items()}
         ready = not any(faults.values())
-        told = {name: fault or "ok" for name, fault in faults.items()}
-        return web.json_response({"status": "ok" if ready else "unready", "checks": told}, status=200 if ready else 503)
+        stale = {state.what: fault for state in states if (fault := await state.check())}
+        told = {state.what: f"stale: {stale[state.what]}" if state.what in stale else "ok" for state in states}
+        told |= {name: fault or "ok" for name, fault in faults.items()}
+        data = {"status": "ok" if ready else "unready", "checks": told, "stale": list(stale)}
+        return web.json_response(data, status=200 if ready else 503)
 
     async def scrape(request: web.Request) -> web.Response:
         try:

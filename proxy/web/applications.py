@@ -2,13 +2,18 @@
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Final
 
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.reloads import Reload
 from proxy.web.upstream.client import HttpUpstream, Way
 from proxy.web.upstream.port import Address
 
 _log = logs.logger("web")
+
+#: What everybody may know of a fault in files for TLS towards applications.
+_STALE: Final = "Files for TLS towards applications have a fault, and those before are in force: the log names them."
 
 
 class Applications:
@@ -16,6 +21,7 @@ class Applications:
 
     def __init__(self, metrics: Metrics, way: Way, special: Mapping[str, Way] | None = None) -> None:
         self.upstream = HttpUpstream(way.limits, way.tls, special, self._changed)
+        self.state = Reload(metrics, "upstream_certificates", _STALE)
         self._metrics = metrics
         self._endpoints: dict[Address, list[str]] = {}
 

@@ -59,5 +59,5 @@ def test_a_line_with_content_is_found():
 
 @pytest.mark.parametrize("name", METRICS)
 def test_every_metric_of_the_table_is_fed_somewhere(name):
-    sources = [path for path in python_files("proxy") if "telemetry" not in path.parts]
+    sources = [path for path in python_files("proxy") if path.parts[-2:] != ("telemetry", "metrics.py")]
     assert any(f'"{name}"' in path.read_text("utf-8") for path in sources), "a metric nobody feeds tells a lie"

@@ -96,22 +96,23 @@ async def test_masked_callers_read_tokens_and_write_nothing(tmp_path):
         assert (await asking.vault("GET", "/oauth2/jwks", AMERICAN))[0] == 200
 
 
-async def test_the_database_is_followed_and_a_broken_one_changes_nothing_but_readiness(tmp_path):
+async def test_the_database_is_followed_and_a_broken_one_is_said_and_changes_nothing(tmp_path):
     async with served(tmp_path, "block") as (asking, _):
         path = tmp_path / "country.mmdb"
         path.write_bytes(path.read_bytes()[:64])
         async with asyncio.timeout(PATIENCE):
-            while (await asking.admin("/readyz"))[0] == 200:  # noqa: ASYNC110  # the instance looks by itself
+            while not (await asking.admin("/readyz"))[1]["stale"]:  # noqa: ASYNC110  # the instance looks by itself
                 await asyncio.sleep(0.05)
-        checks = (await asking.admin("/readyz"))[1]["checks"]
-        assert "is no whole database" in checks["firewall"]
+        status, told = await asking.admin("/readyz")
+        assert (status, told["stale"]) == (200, ["countries"])
+        assert "is no whole database" in told["checks"]["countries"]
         assert (await asking.vault("GET", "/oauth2/jwks", SWEDISH))[0] == 200
         assert (await asking.vault("GET", "/oauth2/jwks", AMERICAN))[0] == 403
         write(path, {"8.8.8.0/24": nested("SE")})
         async with asyncio.timeout(PATIENCE):
             while (await asking.vault("GET", "/oauth2/jwks", AMERICAN))[0] == 403:  # noqa: ASYNC110  # as above
                 await asyncio.sleep(0.05)
-        assert (await asking.admin("/readyz"))[0] == 200
+        assert (await asking.admin("/readyz"))[1]["stale"] == []
         assert (await asking.vault("GET", "/oauth2/jwks", SWEDISH))[0] == 403
 
 

@@ -293,6 +293,8 @@ async def test_rules_follow_the_file_and_a_broken_one_changes_nothing(world: Wor
     await world.instance.logged("rules were refused, those before stay in force")
     async with world.caller.get(world.instance.admin + "/readyz") as answer:
         assert "updates" in await answer.text()
+        assert answer.status == 200, "a typo is no outage"
+    assert await world.metric("domicile_reload_failed", what="rules") == 1
     assert await world.metric("domicile_rules_reload_failures_total") == 1
     assert (await world.call("GET", "/people/1", 200))["name"] == ANN["name"]
     rewrite(file, good.replace('      tags:   {kind: text, at: "$.tags[*]"}\n', ""))
@@ -304,7 +306,8 @@ async def test_rules_follow_the_file_and_a_broken_one_changes_nothing(world: Wor
                 break
             lost += 1
     async with world.caller.get(world.instance.admin + "/readyz") as answer:
-        assert answer.status == 200
+        assert (answer.status, (await answer.json())["stale"]) == (200, [])
+    assert await world.metric("domicile_reload_failed", what="rules") == 0
     assert stored(world, 1)["tags"] != ANN["tags"]
 
 

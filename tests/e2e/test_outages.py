@@ -385,7 +385,7 @@ async def test_sighup_loads_the_rules_again_and_keeps_the_old_ones_where_they_ar
     async with asyncio.timeout(PATIENCE):
         while True:
             async with crowd.caller.get(crowd.installation.admin + "/readyz") as answer:
-                if answer.status == 200:
+                if not (await answer.json())["stale"]:
                     break
             await asyncio.sleep(0.02)
     await crowd.judge()

@@ -72,7 +72,7 @@ async def client(instance: Instance) -> dict[str, str]:
 
 async def checks(instance: Instance) -> tuple[int, Any]:
     async with aiohttp.ClientSession() as session, session.get(instance.admin + "/readyz") as answer:
-        return answer.status, (await answer.json())["checks"]["tls"]
+        return answer.status, (await answer.json())["checks"]["certificates"]
 
 
 async def metrics(instance: Instance) -> str:
@@ -169,7 +169,8 @@ async def test_a_broken_pair_keeps_the_one_before_and_says_so_until_it_is_mended
     await instance.logged("files for TLS were refused, those before stay in force")
     assert await greeted(port(instance.vault), trusting(authority), "localhost") == "vault.test"
     status, told = await checks(instance)
-    assert (status, "does not belong to its key" in told) == (503, True)
+    assert (status, "does not belong to its key" in told) == (200, True)
+    assert 'domicile_reload_failed{what="certificates"} 1.0' in await metrics(instance)
     assert "domicile_tls_reload_failures_total 1" in await metrics(instance)
     own.certificate.write_bytes(keep)
     instance.send(signal.SIGHUP)

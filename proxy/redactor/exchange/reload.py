@@ -15,6 +15,7 @@ from proxy.redactor.load import fingerprint
 from proxy.redactor.rules import RuleSet
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.reloads import Reload
 
 _log = logs.logger("rules")
 
@@ -40,7 +41,7 @@ class Reloader:
         self._adopt = adopt
         self._in_force = in_force
         self._seen = fingerprint(path)
-        self._fault: str | None = None
+        self.state = Reload(metrics, "rules")
         self._again: float | None = None  #: when to try the same files once more
         self._loading = asyncio.Lock()
         self._failures = metrics.cell("domicile_rules_reload_failures_total")
@@ -48,10 +49,6 @@ class Reloader:
         self._success.value = time.time()
         self._metrics = metrics
         metrics.info("domicile_rules_info", in_force.runtime.rules.version)
-
-    async def check(self) -> str | None:
-        """For ``/readyz``: what is wrong with the rule files as they stand, or ``None``."""
-        return self._fault
 
     async def watch(self) -> None:
         """Look for changes for ever."""
@@ -77,7 +74,7 @@ class Reloader:
             return False
         changed = rules.version != self._in_force.runtime.rules.version
         self._in_force.runtime = runtime
-        self._fault = None
+        self.state.succeeded()
         self._success.value = time.time()
         self._metrics.info("domicile_rules_info", rules.version)
         if changed:
@@ -90,8 +87,7 @@ class Reloader:
         self._failures.value += 1
         if error.code is not Code.BAD_RULES:
             self._again = time.monotonic() + _AGAIN
-        first = error.details[0] if error.details else None
-        self._fault = f"{error.message} {first.source}: {first.text}" if first else error.message
+        self.state.failed(error)
         _log.error("rules were refused, those before stay in force", code=error.code, text=error.message)
         for detail in error.details:
             _log.error("a fault in the rules", source=detail.source, text=detail.text)

@@ -17,6 +17,8 @@ import maxminddb
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.telemetry import logs
+from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.reloads import Reload
 
 _log = logs.logger("firewall")
 
@@ -106,23 +108,19 @@ def _unfit(path: Path, what: str) -> VaultError:
 
 
 class Countries:
-    """The database in force. ``failed`` is called for each new file that cannot be used; the edition before stays."""
+    """The database in force. ``state`` and ``failed`` are told of each new file that cannot be used; the edition before stays."""
 
-    def __init__(self, path: Path, failed: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, path: Path, failed: Callable[[], None] = lambda: None, state: Reload | None = None) -> None:
         self._path = path
+        self.state = state or Reload(Metrics(), "countries")
         self._failed = failed
         self._mark = _look(path)
-        self._fault: str | None = None
         self.database = read_database(path)
 
     @property
     def age(self) -> float:
         """Seconds since the database in force was built."""
         return max(0.0, time.time() - self.database.built)
-
-    async def check(self) -> str | None:
-        """For ``/readyz``: what is wrong with the file as it stands, or ``None``."""
-        return self._fault
 
     async def watch(self) -> None:
         """Follow the file for ever."""
@@ -138,11 +136,12 @@ class Countries:
             database = await asyncio.to_thread(read_database, self._path)
         except VaultError as error:
             self._mark = mark
-            self._fault = error.message
+            self.state.failed(VaultError(error.code, error.message))
             self._failed()
             _log.error("a database of countries was refused, the one before stays in force", text=error.message)
             return False
-        self._mark, self._fault, self.database = mark, None, database
+        self._mark, self.database = mark, database
+        self.state.succeeded()
         _log.info("a database of countries was read", file=str(self._path))
         return True
 

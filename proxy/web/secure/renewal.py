@@ -18,6 +18,7 @@ from proxy.clock import Clock
 from proxy.errors import Code, Detail, VaultError
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.reloads import Reload
 from proxy.web.secure import context
 from proxy.web.secure.context import Material, Pair, Terms
 from proxy.web.secure.listener import OUTCOMES, TlsListener
@@ -55,7 +56,7 @@ class Certificates:
         self._clients = next((one.clients for one in terms.values() if one.clients is not None), None)
         files = [file for pair in pairs for file in (pair.certificate, pair.key)] + [self._clients]
         self._files = tuple(file for file in files if file is not None)
-        self._fault: str | None = None
+        self.state = Reload(metrics, "certificates")
         self._failures = metrics.cell("domicile_tls_reload_failures_total")
         self._success = metrics.cell("domicile_tls_reload_success_timestamp_seconds")
         self._seen = self._tried = self._print()
@@ -75,8 +76,8 @@ class Certificates:
     # ------------------------------------------------ what is told
 
     async def check(self) -> str | None:
-        """For ``/readyz``: what is wrong with the files as they stand, or with the certificates in force."""
-        return self._fault or next((fault.text for fault in self._untimely(self.material)), None)
+        """For ``/readyz``: what is wrong with the certificates in force."""
+        return next((fault.text for fault in self._untimely(self.material)), None)
 
     def _count(self, listener: str, outcome: str) -> None:
         self._metrics.cell("domicile_tls_handshakes_total", listener, outcome).value += 1
@@ -85,7 +86,7 @@ class Certificates:
         return context.untimely(material, datetime.fromtimestamp(self._clock() / 1000, UTC))
 
     def _adopted(self) -> None:
-        self._fault = None
+        self.state.succeeded()
         self._success.value = self._clock() / 1000
         for held in self.material.held:
             ends = self._metrics.cell("domicile_tls_certificate_end_timestamp_seconds", held.told.names[0])
@@ -130,8 +131,7 @@ class Certificates:
 
     def _refuse(self, error: VaultError) -> None:
         self._failures.value += 1
-        first = error.details[0] if error.details else None
-        self._fault = f"{error.message} {first.source}: {first.text}" if first else error.message
+        self.state.failed(error)
         _log.error("files for TLS were refused, those before stay in force", code=error.code, text=error.message)
         for detail in error.details:
             _log.error("a fault in the files for TLS", source=detail.source, text=detail.text)

@@ -17,7 +17,7 @@ def settings(**environ: str):
 
 def test_by_default_nobody_is_looked_at():
     guard = open_guard(settings(), Metrics())
-    assert (guard.firewall.mode, guard.checks(), guard.work()) == (Mode.OFF, {}, [])
+    assert (guard.firewall.mode, guard.states(), guard.work()) == (Mode.OFF, [], [])
 
 
 async def test_the_settings_hold(tmp_path):
@@ -32,7 +32,8 @@ async def test_the_settings_hold(tmp_path):
     path.write_bytes(b"broken")
     await guard.reload()
     assert "domicile_firewall_database_failures_total 1.0" in metrics.render().decode()
-    assert "is no whole database" in (await guard.checks()["firewall"]() or "")
+    assert 'domicile_reload_failed{what="countries"} 1.0' in metrics.render().decode()
+    assert "is no whole database" in (await guard.states()[0].check() or "")
     (work,) = guard.work()
     task = asyncio.create_task(work)
     task.cancel()

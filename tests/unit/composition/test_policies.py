@@ -4,6 +4,8 @@ import pytest
 
 from proxy.composition.policies import Governed, declare_policies, redeclare_policies
 from proxy.errors import Code, VaultError
+from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.reloads import Reload
 from proxy.web.api.document.world import CONTACT
 from tests.support.world import world
 
@@ -16,7 +18,9 @@ async def test_files_are_put_in_force_all_or_none(tmp_path: Path):
     async with world(tmp_path) as here:
         await here.declare("contact", CONTACT)
         policies = here.services.spaces["default"].policies
-        governed = Governed(policies, here.catalog)
+        metrics = Metrics()
+        state = Reload(metrics, "policies")
+        governed = Governed(policies, here.catalog, Reload(metrics, "schemas"), state)
         await declare_policies(governed, None)
         (files / "a.yaml").write_text(POLICY)
         await declare_policies(governed, files)
@@ -28,7 +32,11 @@ async def test_files_are_put_in_force_all_or_none(tmp_path: Path):
         assert refused.value.code is Code.INVALID_POLICY
         assert [detail.source.rpartition("/")[2] for detail in refused.value.details] == ["c.yaml:4:10"]
         assert not await redeclare_policies(governed, files)
+        assert "c.yaml" in (await state.check() or "")
+        assert 'domicile_reload_failed{what="policies"} 1.0' in metrics.render().decode()
         assert [item.name for item in policies.listed()] == ["desk"]
         (files / "c.yaml").unlink()
         assert await redeclare_policies(governed, files)
+        assert await state.check() is None
+        assert 'domicile_reload_failed{what="policies"} 0.0' in metrics.render().decode()
         assert [item.name for item in policies.listed()] == ["desk", "other"]

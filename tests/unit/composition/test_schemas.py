@@ -10,6 +10,7 @@ from proxy.errors import Code, VaultError
 from proxy.model.builtin import HASHED
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.reloads import Reload
 from proxy.vault.entries import Origin
 from tests.support.catalogs import make_shelf
 from tests.support.vaults import make_bench
@@ -50,13 +51,16 @@ async def test_files_with_faults_prevent_a_start(tmp_path: Path) -> None:
 async def test_a_change_of_files_takes_effect_or_changes_nothing(tmp_path: Path, stream: io.StringIO) -> None:
     shelf = await make_shelf()
     await declare(shelf.catalog, written(tmp_path, "json"))
-    assert not await redeclare(shelf.catalog, written(tmp_path))
+    state = Reload(Metrics(), "schemas", "a fault")
+    assert not await redeclare(shelf.catalog, written(tmp_path), state)
+    assert await state.check() == "a fault"
     said = [json.loads(line) for line in stream.getvalue().splitlines()]
     told = [line for line in said if line["event"] == "a fault in a file with schemas"]
     assert [line["source"].rpartition("/")[2] for line in told] == ["contact.yaml:4:9"]
     assert shelf.catalog.declared("contact").schema.field("age").type == "json"
     (tmp_path / "contact.yaml").write_text(CONTACT.replace("TYPE", "json") + "  more: {type: date}\n")
-    assert await redeclare(shelf.catalog, tmp_path)
+    assert await redeclare(shelf.catalog, tmp_path, state)
+    assert await state.check() is None
     assert shelf.catalog.declared("contact").schema.field("more").type == "date"
 
 

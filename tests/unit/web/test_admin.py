@@ -3,7 +3,9 @@ import json
 import aiohttp
 import pytest
 
-from proxy.telemetry.metrics import CONTENT_TYPE
+from proxy.errors import Code, Detail, VaultError
+from proxy.telemetry.metrics import CONTENT_TYPE, Metrics
+from proxy.telemetry.reloads import Reload
 from proxy.web.admin import Watchers, admin_app
 from tests.support.api import access
 from tests.support.serving import serving
@@ -12,8 +14,11 @@ FAULTS: dict[str, str | None] = {}
 SECRETS: dict[str, str] = {}
 
 
-async def rules() -> str | None:
-    return FAULTS.get("rules")
+STATE = Reload(Metrics(), "rules")
+
+
+async def audit() -> str | None:
+    return FAULTS.get("audit")
 
 
 async def vault() -> str | None:
@@ -24,9 +29,9 @@ async def vault() -> str | None:
 async def ask():
     FAULTS.clear()
     SECRETS.clear()
-    app = admin_app(
-        {"rules": rules, "vault": vault}, lambda: b"domicile_up 1\n", Watchers(access, lambda: SECRETS.get("scraper"))
-    )
+    STATE.succeeded()
+    watchers = Watchers(access, lambda: SECRETS.get("scraper"))
+    app = admin_app({"audit": audit, "vault": vault}, [STATE], lambda: b"domicile_up 1\n", watchers)
     async with serving(app) as url, aiohttp.ClientSession(url) as session:
 
         async def asked(path: str, method: str = "GET", shown: str = "Bearer chief"):
@@ -45,11 +50,25 @@ async def test_a_running_process_is_healthy_for_everybody(ask):
 
 
 async def test_readiness_names_every_check(ask):
-    assert (await ask("/readyz", shown=""))[2] == b'{"status": "ok", "checks": {"rules": "ok", "vault": "ok"}}'
-    FAULTS["rules"] = "contacts.yaml does not load."
+    assert json.loads((await ask("/readyz", shown=""))[2]) == {
+        "status": "ok",
+        "checks": {"rules": "ok", "audit": "ok", "vault": "ok"},
+        "stale": [],
+    }
+    FAULTS["audit"] = "The disk is full."
     status, _, body = await ask("/readyz")
-    assert status == 503
-    assert body == b'{"status": "unready", "checks": {"rules": "contacts.yaml does not load.", "vault": "ok"}}'
+    assert (status, json.loads(body)["status"]) == (503, "unready")
+    assert json.loads(body)["checks"] == {"rules": "ok", "audit": "The disk is full.", "vault": "ok"}
+
+
+async def test_what_is_stale_is_told_and_the_instance_stays_ready(ask):
+    STATE.failed(VaultError(Code.BAD_RULES, "The rules have one fault.", (Detail("crm.yaml:3:1", "unknown key"),)))
+    status, _, body = await ask("/readyz", shown="")
+    told = json.loads(body)
+    assert (status, told["status"], told["stale"]) == (200, "ok", ["rules"])
+    assert told["checks"]["rules"] == "stale: The rules have one fault. crm.yaml:3:1: unknown key"
+    STATE.succeeded()
+    assert json.loads((await ask("/readyz"))[2])["stale"] == []
 
 
 async def test_metrics_are_scraped_as_they_are(ask):

@@ -91,7 +91,7 @@ async def test_new_rules_take_effect_as_a_whole(tmp_path):
     assert one.matched() == "POST /q"
     assert one.in_force.runtime is not before
     assert one.in_force.edition is not before
-    assert await one.reloader.check() is None
+    assert await one.reloader.state.check() is None
     assert one.value("domicile_rules_reload_failures_total") == 0
     assert one.value("domicile_rules_reload_success_timestamp_seconds") > 0
     text = one.metrics.render().decode()
@@ -106,13 +106,13 @@ async def test_a_broken_file_changes_nothing_but_what_is_told(tmp_path):
     assert await one.reloader.reload() is False
     assert one.in_force.runtime is before
     assert one.value("domicile_rules_reload_failures_total") == 1
-    fault = await one.reloader.check()
+    fault = await one.reloader.state.check()
     assert fault is not None
     assert "creates" in fault
     assert "rules.yaml" in fault
     one.path.write_text(GOOD)
     assert await one.reloader.reload() is True
-    assert await one.reloader.check() is None
+    assert await one.reloader.state.check() is None
 
 
 async def test_rules_that_the_vault_refuses_change_nothing(tmp_path):
@@ -122,7 +122,7 @@ async def test_rules_that_the_vault_refuses_change_nothing(tmp_path):
     one.faults.append(vault_down())
     assert await one.reloader.reload() is False
     assert one.in_force.runtime is before
-    assert await one.reloader.check() == vault_down().message
+    assert await one.reloader.state.check() == vault_down().message
     assert await one.reloader.reload() is True
 
 
@@ -139,13 +139,13 @@ async def test_a_changed_file_is_seen(tmp_path, monkeypatch):
         await one.until("POST /q")
         rewrite(one.path, BROKEN)
         await eventually(lambda: one.value("domicile_rules_reload_failures_total") == 1)
-        assert await one.reloader.check() is not None
+        assert await one.reloader.state.check() is not None
         seen = len(looks)
         await eventually(lambda: len(looks) > seen + 3)
         assert one.value("domicile_rules_reload_failures_total") == 1, "one fault is told once"
         rewrite(one.path, GOOD)
         await one.until("POST /p")
-        assert await one.reloader.check() is None
+        assert await one.reloader.state.check() is None
 
 
 async def test_files_in_order_are_tried_again_when_the_vault_could_not_take_them(tmp_path, monkeypatch):
@@ -155,7 +155,7 @@ async def test_files_in_order_are_tried_again_when_the_vault_could_not_take_them
         one.path.write_text(OTHER)
         await one.until("POST /q")
         assert one.value("domicile_rules_reload_failures_total") == 2
-        assert await one.reloader.check() is None
+        assert await one.reloader.state.check() is None
 
 
 async def test_two_loads_at_once_end_in_the_files_as_they_are(tmp_path):

@@ -104,16 +104,16 @@ async def test_a_new_file_takes_effect_and_a_broken_one_does_not(tmp_path: Path)
     path, failures = write(tmp_path / "c.mmdb"), []
     followed = Countries(path, lambda: failures.append(1))
     first = followed.database
-    assert (first.country(AMERICAN), await followed.check()) == ("us", None)
+    assert (first.country(AMERICAN), await followed.state.check()) == ("us", None)
     assert 0 <= followed.age < 60
     path.write_bytes(path.read_bytes()[:100])
     assert not await followed.reload()
     assert followed.database is first
     assert len(failures) == 1
-    assert "is no whole database" in (await followed.check() or "")
+    assert "is no whole database" in (await followed.state.check() or "")
     write(path, {"8.8.8.0/24": nested("SE")})
     assert await followed.reload()
-    assert (followed.database.country(AMERICAN), await followed.check()) == ("se", None)
+    assert (followed.database.country(AMERICAN), await followed.state.check()) == ("se", None)
 
 
 async def test_the_file_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -130,4 +130,4 @@ async def test_the_file_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
                 await asyncio.sleep(0.01)
     finally:
         watching.cancel()
-    assert await followed.check() is None
+    assert await followed.state.check() is None

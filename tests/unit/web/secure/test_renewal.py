@@ -88,15 +88,17 @@ async def test_what_cannot_be_used_changes_nothing_and_is_told_until_it_can(auth
     shutil.copy(other.certificate, here.pair.certificate)
     assert not here.certificates.reload()
     assert here.context is before
-    assert "does not belong to its key" in (await here.certificates.check() or "")
-    assert here.value("domicile_tls_reload_failures_total") == 1
+    assert "does not belong to its key" in (await here.certificates.state.check() or "")
+    assert await here.certificates.check() is None
+    assert here.value("domicile_tls_reload_failures_total") == here.value("domicile_reload_failed", "certificates") == 1
     told = log()
     assert "files for TLS were refused, those before stay in force" in told
     assert "a fault in the files for TLS" in told
     shutil.copy(other.key, here.pair.key)
     assert here.certificates.reload()
     assert here.context is not before
-    assert await here.certificates.check() is None
+    assert await here.certificates.state.check() is None
+    assert here.value("domicile_reload_failed", "certificates") == 0
 
 
 @pytest.mark.parametrize("days", [-1, 40])
@@ -106,7 +108,8 @@ async def test_a_certificate_outside_its_time_does_not_replace_one_that_is_valid
     replace(here.pair, authority.issue("vault.test", days=days, file="new"))
     assert not here.certificates.reload()
     assert here.context is before
-    assert ("ended at" if days < 0 else "begins at") in (await here.certificates.check() or "")
+    assert ("ended at" if days < 0 else "begins at") in (await here.certificates.state.check() or "")
+    assert await here.certificates.check() is None
 
 
 async def test_names_that_are_not_accepted_change_nothing(authority):
@@ -115,7 +118,7 @@ async def test_names_that_are_not_accepted_change_nothing(authority):
     here.refusal = VaultError(Code.BAD_SETTINGS, "No.", (Detail("auth.audiences", "why"),))
     assert not here.certificates.reload()
     assert here.context is before
-    assert await here.certificates.check() == "No. auth.audiences: why"
+    assert await here.certificates.state.check() == "No. auth.audiences: why"
 
 
 async def test_a_certificate_that_ends_while_it_is_in_force_is_told(authority):
