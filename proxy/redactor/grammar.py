@@ -143,15 +143,31 @@ def run_of_scalars(text: bytes, at: int) -> int:
 
 
 @lru_cache(maxsize=1024)
-def dull(names: frozenset[str], *, escapes: bool) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
+def dull(
+    names: frozenset[str], *, escapes: bool, heads: frozenset[str] = frozenset()
+) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
     """Patterns for runs of members, and of elements, in which none of these folded names can stand.
 
     Of values they step over those that a pattern can by itself, of names over plain ASCII: whatever else some reader may
     take for one of the names is left to be looked at. ``escapes``: there are some in the text, so an underscore may be one.
+    ``heads``: so are names with separators in them that hold one of these.
     """
     plain = [re.escape(name) for name in sorted(names) if name.isascii()]
     watched = rb"(?!(?i:" + "|".join(plain).encode() + rb')")' if plain else b""
-    key = rb'"' + watched + rb'[^"\\\x00-\x1f\x80-\xff' + b"_" * escapes + rb']*+"' + _WS + rb":" + _WS
+    chars = rb'[^"\\\x00-\x1f\x80-\xff' + b"_" * escapes
+    text = chars + rb"]*+"
+    if heads:
+        within = "|".join(re.escape(head) for head in sorted(heads) if head.isascii()).encode()
+        text = (
+            rb"(?:"
+            + chars
+            + rb'./>\[\]]*+(?=")|(?!(?:[^"]*[./>\[\]\'$ :])?(?i:'
+            + within
+            + rb")[./\[\]\-'\" :])"
+            + text
+            + rb")"
+        )
+    key = rb'"' + watched + text + rb'"' + _WS + rb":" + _WS
     flat = _holding(_SCALAR, key)
     value = rb"(?:" + _SCALAR + rb"|" + _holding(rb"(?:" + _SCALAR + rb"|" + flat + rb")", key) + rb")"
     return re.compile(rb"(?:" + _COMMA + key + value + rb"){0,500}"), re.compile(

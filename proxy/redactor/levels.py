@@ -8,7 +8,7 @@ those known to be harmless, and no second member may have a selected name. Whate
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from operator import itemgetter
 
 import msgspec
@@ -29,9 +29,10 @@ from proxy.redactor.grammar import (
     too_many,
 )
 from proxy.redactor.names import escapes, fold
+from proxy.redactor.nested import Nested, Way
 from proxy.redactor.nesting import fits
 from proxy.redactor.spans import Found, Leaf, Located
-from proxy.redactor.tree import HALF_PAIR, NARROW, TWICE, Ambiguous, Doubt, Node, Unsuitable, check, end_of
+from proxy.redactor.tree import HALF_PAIR, NARROW, TWICE, Ambiguous, Doubt, Node, Unsuitable, check, end_of, watch
 
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
@@ -56,8 +57,13 @@ _SPREAD = 64
 class Levels:
     """Selectors as two trees: one from the document's root, one from each selected object."""
 
-    def __init__(self, objects: Path | None, leaves: Sequence[Path], anchored: Sequence[Path]) -> None:
-        """``Unsuitable`` when a step needs the walker, or when selected places may lie inside each other."""
+    def __init__(
+        self, objects: Path | None, leaves: Sequence[Path], anchored: Sequence[Path], *, nested: bool = False
+    ) -> None:
+        """``Unsuitable`` when a step needs the walker, or when selected places may lie inside each other.
+
+        ``nested``: a name that writes out the way to a place is another spelling of it, and makes a document ambiguous.
+        """
         self.root = Node()
         self.item = Node()
         for number, path in enumerate(leaves):
@@ -73,6 +79,8 @@ class Levels:
                 raise Unsuitable
         check(self.root)
         check(self.item)
+        if nested:
+            self._watch(objects, leaves, anchored)
         #: The document is the selected object, and its members are the places: most rules are no more than that.
         self._flat = (
             self.root.objects
@@ -84,6 +92,14 @@ class Levels:
         self._escapes = escapes(
             step for path in (objects or (), *leaves, *anchored) for step in path if isinstance(step, str)
         )
+
+    def _watch(self, objects: Path | None, leaves: Sequence[Path], anchored: Sequence[Path]) -> None:
+        ways: dict[Node, list[Way]] = {}
+        laid = [watch(self.item, path) for path in leaves] + [watch(self.root, path) for path in anchored]
+        for node, further in chain(*laid, watch(self.root, objects, leaves) if objects is not None else ()):
+            ways.setdefault(node, []).extend(further)
+        for node, found in ways.items():
+            node.nested = Nested(found)
 
     def find(self, body: bytes, depth: int) -> Found:
         """What the selectors name in a document.
@@ -260,6 +276,7 @@ class _Run:
             raise Doubt
         if len({fold(name) for name in found}) < len(found):
             raise Ambiguous(TWICE)
+        node.watch(found)
         self._distinct(found, start, end, None)
         for value in found.values():
             at = _cast(_CHARS, _from_buffer(value)) - self._base

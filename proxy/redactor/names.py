@@ -19,6 +19,11 @@ def fold(name: str) -> str:
     return name.partition("\0")[0].translate(_DOTTED).casefold()
 
 
+def fold_all(names: str) -> str:
+    """``fold`` of a text of several names, in which NUL ends nothing."""
+    return names.translate(_DOTTED).casefold()
+
+
 def needle(name: str) -> bytes:
     """The name as a JSON string with the fewest escapes."""
     out = "".join(f"\\{_SHORT[char]}" if char in '"\\' else char for char in name)

@@ -1,6 +1,6 @@
 """An operation made ready to run: its selectors compiled, its ids' places known. One per operation, made on first use."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from proxy.model.path import Path
@@ -51,7 +51,7 @@ class Plan:
 def make_plan(operation: Operation) -> Plan:
     """Compile an operation; the selectors were checked when the rules were loaded."""
     answer_id = operation.response.id if operation.response.id is not None else None
-    request = body_plan(operation.request.body, operation.id)
+    request = body_plan(operation.request.body, operation.id, request=True)
     if request is not None and operation.verb is Verb.UPDATE and operation.request.absent is Absent.KEEP:
         request = _with_emptied(request, operation.request.body)
     return Plan(
@@ -62,7 +62,7 @@ def make_plan(operation: Operation) -> Plan:
     )
 
 
-def body_plan(place: BodyPlace | None, ident: IdPlace | None) -> BodyPlan | None:
+def body_plan(place: BodyPlace | None, ident: IdPlace | None, *, request: bool = False) -> BodyPlan | None:
     """The plan of one direction; ``None`` when neither a field nor an id is in the body."""
     in_body = ident is not None and ident.source is Source.BODY
     in_form = ident is not None and ident.source is Source.FORM
@@ -81,7 +81,8 @@ def body_plan(place: BodyPlace | None, ident: IdPlace | None) -> BodyPlan | None
             id_leaf = len(leaves)
             leaves.append(ident.path)
     json_expected = in_body or bool(anchored) or (place is not None and place.objects is not None)
-    selection = _selection(place, leaves, anchored) if json_expected else None
+    objects = place.objects if place else None
+    selection = Selection(objects, leaves, anchored, nested=request) if json_expected else None
     form = place.form if place else {}
     return BodyPlan(
         selection,
@@ -108,10 +109,6 @@ def _outline(place: BodyPlace | None) -> Outline:
     if place is None:
         return Outline(None, (), ())
     return Outline(place.objects, place.fields.values(), place.anchored.values())
-
-
-def _selection(place: BodyPlace | None, leaves: Sequence[Path], anchored: Sequence[Path]) -> Selection:
-    return Selection(place.objects if place else None, leaves, anchored)
 
 
 def _member(ident: IdPlace | None) -> str:

@@ -11,7 +11,7 @@ from proxy.model.path import Path
 from proxy.redactor.levels import Levels
 from proxy.redactor.spans import Found, Leaf, Located
 from proxy.redactor.tree import Doubt, Unsuitable
-from proxy.redactor.walker import walk
+from proxy.redactor.walker import walk, walk_nested
 
 __all__ = ["Found", "Leaf", "Located", "Selection"]
 
@@ -28,12 +28,16 @@ class Selection:
     other only the outermost is found.
     """
 
-    __slots__ = ("_anchored", "_compiled", "_leaves", "_levels", "_objects")
+    __slots__ = ("_anchored", "_compiled", "_leaves", "_levels", "_nested", "_objects")
 
-    def __init__(self, objects: Path | None, leaves: Sequence[Path], anchored: Sequence[Path] = ()) -> None:
+    def __init__(
+        self, objects: Path | None, leaves: Sequence[Path], anchored: Sequence[Path] = (), *, nested: bool = False
+    ) -> None:
+        """``nested``: member names such as ``address.street`` are other spellings of a place, as for requests."""
         self._objects = objects
         self._leaves = tuple(leaves)
         self._anchored = tuple(anchored)
+        self._nested = nested
         self._levels: Levels | None = None
         self._compiled = False
 
@@ -42,11 +46,11 @@ class Selection:
 
         The whole document is validated, whatever it holds. Raises ``VaultError``, never with content in its text:
         UNREADABLE_BODY (not JSON, not UTF-8), TOO_LARGE (nests deeper than ``depth``), AMBIGUOUS_JSON (a name on a
-        selected path twice, or different only in letter case; half of a surrogate pair in a selected value or beside
-        a selected name; data behind the document).
+        selected path twice, or different only in letter case; with ``nested``, one that writes out the way to a place; half of
+        a surrogate pair in a selected value or beside a selected name; data behind the document).
         """
         if not self._compiled:
-            self._levels = _compile(self._objects, self._leaves, self._anchored)
+            self._levels = _compile(self._objects, self._leaves, self._anchored, self._nested)
             self._compiled = True
         if self._levels is not None:
             try:
@@ -55,13 +59,14 @@ class Selection:
                 pass
             # Most bodies that come here are no JSON, and this pass tells so at a fraction of the other's time.
             walk(None, (), (), body, depth)
-        return walk(self._objects, self._leaves, self._anchored, body, depth)
+        find = walk_nested if self._nested else walk
+        return find(self._objects, self._leaves, self._anchored, body, depth)
 
 
 @lru_cache(maxsize=_COMPILED)
-def _compile(objects: Path | None, leaves: tuple[Path, ...], anchored: tuple[Path, ...]) -> Levels | None:
+def _compile(objects: Path | None, leaves: tuple[Path, ...], anchored: tuple[Path, ...], nested: bool) -> Levels | None:
     """The fast path of these selectors, or ``None`` where they need the walker."""
     try:
-        return Levels(objects, leaves, anchored)
+        return Levels(objects, leaves, anchored, nested=nested)
     except Unsuitable:
         return None

@@ -4,15 +4,19 @@ Only names, element numbers and ``[*]``, and only places that cannot lie inside 
 ``Unsuitable`` and goes to the walker.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
+
+import msgspec
 
 from proxy.model.path import Path, Step
 from proxy.redactor.names import fold, needle
+from proxy.redactor.nested import MOST_NAMES, Nested, Way, onward
 
 #: Why a document is ambiguous.
 TWICE = "a member name occurs twice"
 LETTER_CASE = "a member name differs from the expected one only in letter case"
+NESTED = "a member name writes out the way to an expected member, by dots, brackets or slashes"
 HALF_PAIR = "a selected value holds half of a surrogate pair"
 
 #: Harmless names that a node remembers, and how long they may be.
@@ -49,7 +53,10 @@ class Layout(NamedTuple):
 class Node:
     """One place of a tree of selectors, with what is selected at it and below it."""
 
-    __slots__ = ("_known", "_layouts", "each", "folds", "indexes", "leaf", "names", "needle", "objects", "width")
+    __slots__ = (
+        *("_known", "_layouts", "each", "folds", "indexes", "leaf"),
+        *("names", "needle", "nested", "objects", "width"),
+    )
 
     def __init__(self, name: str = "") -> None:
         self.leaf = -1  #: number of the leaf that ends here
@@ -60,6 +67,9 @@ class Node:
         self.needle = needle(name)
         self.width = len(self.needle) + 1  #: of the name with its colon
         self.folds: set[str] = set()  #: the selected names, letter case ignored
+        self.nested: Nested | None = (
+            None  #: what other names lead to selected places; ``None`` where nobody reads them so
+        )
         self._known: set[str] = set()  #: names that are selected, or that nobody takes for a selected one
         self._layouts: dict[tuple[str, ...], Layout] = {}
 
@@ -85,26 +95,45 @@ class Node:
         """Whether every name was admitted before."""
         return self._known.issuperset(found)
 
-    def admit(self, found: Mapping[str, object]) -> None:
-        """See that nobody takes another name for a selected one; ``Ambiguous`` otherwise."""
+    def admit(self, found: Mapping[str, bytes | msgspec.Raw]) -> bool:
+        """See that nobody takes another name for a selected one; ``Ambiguous`` otherwise.
+
+        Whether that holds for other objects of the same names, too: of some names it is their value that tells.
+        """
         if self._known.issuperset(found):
-            return
+            return True
         if len(self._known) > _KNOWN:
             self._known = set(self.names)
+        suspects = self.watch(found) if self.nested else ()
         for name in found:
             if name not in self._known:
                 if fold(name) in self.folds:
                     raise Ambiguous(LETTER_CASE)
-                if len(name) <= _KNOWN_LENGTH:
+                if len(name) <= _KNOWN_LENGTH and name not in suspects:
                     self._known.add(name)
+        return not suspects
 
-    def layout(self, found: Mapping[str, object]) -> Layout:
+    def watch(self, found: Mapping[str, bytes | msgspec.Raw]) -> Collection[str]:
+        """See that no member puts anything at a place by a name that writes out the way; ``Ambiguous`` otherwise.
+
+        The names that could, and do not for what they hold.
+        """
+        if self.nested is None:
+            return ()
+        suspects = self.nested.suspects(name for name in found if name not in self._known)
+        if len(suspects) > MOST_NAMES or any(self.nested.reaches(name, found[name]) for name in suspects):
+            raise Ambiguous(NESTED)
+        return suspects
+
+    def layout(self, found: Mapping[str, bytes | msgspec.Raw]) -> Layout:
         """Where the values of an object with these names stand; ``Ambiguous`` as for ``admit``."""
         names = tuple(found)
         layout = self._layouts.get(names)
         if layout is None:
-            self.admit(found)
+            settled = self.admit(found)
             layout = self._lay_out(names)
+            if not settled:
+                return layout
             if len(self._layouts) >= _LAYOUTS:
                 self._layouts.clear()
             self._layouts[names] = layout
@@ -128,6 +157,13 @@ def end_of(node: Node, path: Path) -> Node:
     if node.leaf >= 0:
         raise Unsuitable
     return node
+
+
+def watch(node: Node, path: Path, leaves: Sequence[Path] | None = None) -> Iterator[tuple[Node, list[Way]]]:
+    """Every node on a laid path, with the ways that lead on from it; ``leaves`` as for ``onward``."""
+    for at, step in enumerate(path):
+        yield node, onward(path[at:], leaves)
+        node = node.child(step)
 
 
 def check(node: Node) -> None:

@@ -4,7 +4,6 @@ The rule says nothing about it, yet the entity says what is personal. So a body 
 and one that carries a field, wherever it stands, is refused: nobody said that it may leave, and nobody swapped it.
 """
 
-import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -13,10 +12,10 @@ from proxy.model.path import Path, Step
 from proxy.redactor.codecs import form
 from proxy.redactor.codecs.media import Media, classify
 from proxy.redactor.message import RawHeaders
+from proxy.redactor.nested import pieces
 from proxy.redactor.rules import Operation
 from proxy.redactor.selectors import Selection
 
-_BRACKETS: Final = re.compile(r"[\[\].]+")
 #: What holds no value of anyone.
 _NOTHING: Final = frozenset({b"null", b"true", b"false", b'""', b"[]", b"{}"})
 
@@ -29,7 +28,7 @@ class Unnamed:
     def __init__(self, operation: Operation) -> None:
         self._operation = operation
         places = [field.at for field in operation.entity.fields.values()]
-        self._anywhere = Selection(None, (), [(Step.DEEP, *place) for place in places])
+        self._anywhere = Selection(None, (), [(Step.DEEP, *place) for place in places], nested=True)
         self._names = {form.loosely(name) for name in _last_names(places)}
 
     def refuse(self, headers: RawHeaders, body: bytes) -> None:
@@ -53,7 +52,7 @@ class Unnamed:
             raise self._refusal(f"carries a field of {self._operation.entity.name} in its body")
 
     def _is_field(self, member: str) -> bool:
-        return any(form.loosely(piece) in self._names for piece in (member, *_BRACKETS.split(member)))
+        return any(form.loosely(piece) in self._names for piece in (member, *pieces(member)))
 
     def _refusal(self, what: str) -> VaultError:
         return VaultError(

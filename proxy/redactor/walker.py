@@ -7,6 +7,7 @@ and what its end stands for.
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from proxy.model.path import Path, Step
@@ -33,8 +34,9 @@ from proxy.redactor.grammar import (
     too_many,
 )
 from proxy.redactor.names import fold
+from proxy.redactor.nested import MOST_NAMES, Nested, first_piece, is_nested, onward
 from proxy.redactor.spans import Found, Hit, assemble
-from proxy.redactor.tree import HALF_PAIR, LETTER_CASE, TWICE
+from proxy.redactor.tree import HALF_PAIR, LETTER_CASE, NESTED, TWICE
 
 #: What the end of a thread's path stands for: (owner, leaf); owner -1 counts from the root. ``None``: an object.
 _Sink = tuple[int, int] | None
@@ -60,7 +62,10 @@ class _Span:
 class _Frame:
     """An array or object that is open and that threads lead into."""
 
-    __slots__ = ("count", "dull", "is_object", "looked", "named", "opened", "runs", "seen", "spread", "threads")
+    __slots__ = (
+        *("count", "dull", "is_object", "looked", "named", "nested", "opened"),
+        *("runs", "seen", "spread", "threads"),
+    )
 
     def __init__(self, is_object: bool, threads: Sequence[_Thread], spread: bool, opened: list[_Span]) -> None:
         self.is_object = is_object
@@ -69,6 +74,7 @@ class _Frame:
         self.opened = opened  #: what starts with this container and ends with it
         self.count = 0
         self.dull: re.Pattern[bytes] | None = None  #: a run in which nothing is selected
+        self.nested: Nested | None = None  #: what names lead to selected places, once one is in doubt
         self.looked = False  #: whether there is one was asked
         self.seen: dict[str, bool] = {}  #: folded member names; whether one of that fold was chosen
         self.named = {fold(step) for thread in threads if isinstance(step := thread.path[thread.at], str)}
@@ -80,10 +86,20 @@ class _Frame:
 
 def walk(objects: Path | None, leaves: Sequence[Path], anchored: Sequence[Path], body: bytes, depth: int) -> Found:
     """Everything that a selection names in a document; see ``selectors.Selection``."""
+    return _found(_Walk(body, leaves, depth), objects, anchored)
+
+
+def walk_nested(
+    objects: Path | None, leaves: Sequence[Path], anchored: Sequence[Path], body: bytes, depth: int
+) -> Found:
+    """``walk`` where a name that writes out the way to a place is another spelling of it."""
+    return _found(_Walk(body, leaves, depth, nested=True), objects, anchored)
+
+
+def _found(run: "_Walk", objects: Path | None, anchored: Sequence[Path]) -> Found:
     roots = [_Thread(path, 0, (-1, name)) for name, path in enumerate(anchored)]
     if objects is not None:
         roots.append(_Thread(objects, 0, None))
-    run = _Walk(body, leaves, depth)
     run.read(roots)
     hits = (Hit(span.start, span.end, *span.sink) for span in run.hits if span.sink is not None)
     return assemble([(span.start, span.end) for span in run.objects], hits)
@@ -97,7 +113,7 @@ def locate(path: Path, body: bytes, depth: int) -> list[tuple[int, int]]:
 
 
 class _Walk:
-    def __init__(self, body: bytes, leaves: Sequence[Path], depth: int) -> None:
+    def __init__(self, body: bytes, leaves: Sequence[Path], depth: int, *, nested: bool = False) -> None:
         self.body = body
         self._text = evened(body)
         self.depth = depth
@@ -109,6 +125,8 @@ class _Walk:
         self._doubt = ""
         self._escapes = self._text is not body
         self._steps = most_steps(len(body))  #: left
+        self._nested = nested
+        self._suspects: list[tuple[int, str, Nested]] = []  #: where the value starts, the name, and what it may lead to
 
     def read(self, roots: Sequence[_Thread]) -> None:
         """Walk the whole document; faults of its syntax come first, then what makes it ambiguous."""
@@ -119,6 +137,8 @@ class _Walk:
             self._advance(self._stack[-1])
         if space(self.body, self._at) != len(self.body):
             self._doubt = "data follows the JSON document"
+        elif self._suspects and not self._doubt and self._misled():
+            self._doubt = NESTED
         if self._doubt:
             raise ambiguous(self._doubt)
 
@@ -141,6 +161,8 @@ class _Walk:
             name = member_name(self.body[match.start(2) : match.end(2)])
             threads, chosen = _next(frame.threads, name)
             self._judge(frame, name, chosen)
+            if self._nested and frame.threads and is_nested(name):
+                self._suspect(frame, name, match.end())
         else:
             threads, _ = _next(frame.threads, frame.count)
             if frame.spread:
@@ -157,7 +179,8 @@ class _Walk:
             frame.looked = True
             names = None if frame.spread else _names(frame)
             if names is not None:
-                frame.dull = dull(names, escapes=self._escapes)[not frame.is_object]
+                heads = frozenset(map(first_piece, names)) if self._nested else frozenset[str]()
+                frame.dull = dull(names, escapes=self._escapes, heads=heads)[not frame.is_object]
         if frame.dull is not None:
             self._at = run_end(frame.dull, self._text, self._at)
         elif frame.runs:
@@ -174,6 +197,25 @@ class _Walk:
         elif not chosen and folded in frame.named:
             self._doubt = LETTER_CASE
         frame.seen[folded] = chosen or bool(before)
+
+    def _suspect(self, frame: _Frame, name: str, at: int) -> None:
+        """Remember a member whose name may write out the way to a place; its value tells."""
+        if any(thread.path[thread.at] == name for thread in frame.threads):
+            return
+        if frame.nested is None:
+            frame.nested = _nested(tuple([(t.path[t.at :], t.sink is None) for t in frame.threads]), tuple(self.leaves))
+        if len(self._suspects) <= MOST_NAMES and frame.nested.suspect(name):
+            self._suspects.append((at, name, frame.nested))
+
+    def _misled(self) -> bool:
+        """Whether a member puts something at a place by a name that writes out the way; of a document that is valid."""
+        if len(self._suspects) > MOST_NAMES:
+            return True
+        return any(nested.reaches(name, self.body[at : self._behind(at)]) for at, name, nested in self._suspects)
+
+    def _behind(self, at: int) -> int:
+        value = SCALAR.match(self._text, at)
+        return value.end() if value else skip(self._text, at, self.depth, self.depth)
 
     def _value(self, at: int, threads: Sequence[_Thread]) -> None:
         """Read the value that starts at ``at``: to its end, or into it when threads lead on."""
@@ -244,6 +286,11 @@ class _Walk:
             span.end = end
             if span.sink is not None and lone_surrogate(self.body, span.start, end):
                 self._doubt = HALF_PAIR
+
+
+@lru_cache(maxsize=1024)
+def _nested(threads: tuple[tuple[Path, bool], ...], leaves: tuple[Path, ...]) -> Nested:
+    return Nested([way for path, selects in threads for way in onward(path, leaves if selects else None)])
 
 
 #: Members or elements of a container after which it is worth while to look for runs.

@@ -102,6 +102,11 @@ DOCUMENTS = [
         '{"name\\ud800": "%s"}',
         '{"address\\u0000": {"street": "%s"}}',
     ),
+    # one member that names a nested place
+    *('{"address.street": "%s"}', '{"address[street]": "%s"}', '{"address/street": "%s"}', '{"address->street": "%s"}'),
+    *('{"tags.0": "%s"}', '{"tags[]": "%s"}', '{"tags[0]": "%s"}', '{"tags.$[]": "%s"}', '{"name.first": "%s"}'),
+    *('{"matrix[0]": ["%s"]}', '{"matrix": {"0.1": "%s"}}', '{"matrix": [{"0.x": "%s"}]}', '{"/name": "%s"}'),
+    *('{"address\\u002estreet": "%s"}', '{"vip.x": 1, "Address.Street": "%s"}'),
     # one name twice, also on the way to the place
     *('{"name": "x", "name": "%s"}', '{"address": {"street": "x"}, "address": {"street": "%s"}}'),
     # what only some parsers take for JSON
@@ -141,6 +146,7 @@ HARMLESS: list[dict[str, Any]] = [
         {"address": None},
         {"address": False},
     ),
+    *({"address.city": "Visby", "name.verified": True, "x.name": "y", "tag.0": "z", "a": {"tags[]": ["b"]}},),
     *({"matrix": [[]]}, {"matrix": [None, ["a"]]}, {"name": {"first": "a"}}, {"name": ["a", "b"]}, {"name": 5}, {}),
 ]
 
@@ -157,6 +163,7 @@ FORMS = [
     *("n%%u0061me=%s", "n%%c1%%a1me=%s", "name=x&name=%s", "&&name=%s", "name==%s"),
     # nested names, as PHP, Rails and Express read them
     *("name[]=%s", "name[0]=%s", "name%%5B%%5D=%s", "name[first]=%s", "name[][a]=%s", "NAME[]=%s", "x=1;name[]=%s"),
+    *("name.first=%s", "[name]=%s", "name/first=%s", "/name=%s", "name%%2efirst=%s"),
     # content type and body must agree
     *('{"name": "%s"}', ' \r\n{"name":"%s"}', '[{"name":"%s"}]', "<name>%s</name>", '"%s"'),
     *("name=%s&_charset_=utf-7",),
@@ -199,7 +206,7 @@ QUERIES = [
         "email%%00=%s",
         "&&email=%s",
     ),
-    *("email[]=%s", "email[0]=%s", "email%%5b%%5d=%s", "email[eq]=%s", "EMAIL[]=%s"),
+    *("email[]=%s", "email[0]=%s", "email%%5b%%5d=%s", "email[eq]=%s", "EMAIL[]=%s", "email.equals=%s", "[email]=%s"),
     *("x=1#&email=%s", "#&email=%s", "x#?email=%s"),
 ]
 

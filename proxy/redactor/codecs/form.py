@@ -1,7 +1,6 @@
 """Forms and query strings: ``application/x-www-form-urlencoded`` as the WHATWG URL standard reads and writes it."""
 
 import re
-from collections.abc import Iterator
 from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
@@ -11,6 +10,7 @@ from proxy.errors import Code, VaultError
 from proxy.model.value import Value
 from proxy.redactor.globs import compiled
 from proxy.redactor.names import fold
+from proxy.redactor.nested import is_nested, pieces
 
 _BROKEN_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _WIDE_PERCENT = re.compile("%u([0-9A-Fa-f]{4})")
@@ -25,8 +25,9 @@ OTHER_KINDS = (b"{", b"[", b'"', b"<")
 _KNOWN = 1000
 _KNOWN_LENGTH = 64
 
-#: Brackets behind a declared name that are looked behind.
+#: Pieces behind a declared name that are looked behind, and what stands between pieces where names are compared.
 _NESTED = 4
+_JOINT = "\x1f"
 
 
 class Member(NamedTuple):
@@ -112,7 +113,8 @@ class _Watch:
     def __init__(self, declared: tuple[str, ...]) -> None:
         self._exact = [compiled(pattern) for pattern in declared]
         self._loose = [compiled(loosely(pattern)) for pattern in declared]
-        self._deep = max(pattern.count("[") for pattern in declared) + _NESTED
+        self._ways = [compiled(_JOINT.join(map(loosely, pieces(pattern)))) for pattern in declared]
+        self._deep = max(len(pieces(pattern)) for pattern in declared) + _NESTED
         self._harmless: set[str] = set()
 
     def doubtful(self, name: str) -> bool:
@@ -131,13 +133,14 @@ class _Watch:
         return any(pattern.fullmatch(name) for pattern in self._exact)
 
     def resembled(self, name: str) -> bool:
-        return any(pattern.fullmatch(loose) for loose in self._holders(loosely(name)) for pattern in self._loose)
-
-    def _holders(self, loose: str) -> Iterator[str]:
-        """The name, and what it is nested in where brackets mean that: ``a[b][]`` fills ``a[b]`` and ``a``."""
-        yield loose
-        if "[" in loose:
-            yield from accumulate(loose.split("[", self._deep)[:-1], "{}[{}".format)
+        loose = loosely(name)
+        if any(pattern.fullmatch(loose) for pattern in self._loose):
+            return True
+        if not is_nested(name):
+            return False
+        # The place that the name writes out, and what it is nested in: ``a[b][]`` and ``a.b.c`` fill ``a[b]`` and ``a``.
+        holders = list(accumulate(map(loosely, pieces(name)[: self._deep]), f"{{}}{_JOINT}{{}}".format))
+        return any(pattern.fullmatch(holder) for holder in holders for pattern in self._ways)
 
 
 @lru_cache(maxsize=1024)
@@ -159,7 +162,7 @@ def _judge(watch: _Watch, member: Member, segment: bytes) -> None:
     if watch.doubtful(member.name) or (b";" in segment and _hidden(watch, segment)):
         raise VaultError(
             Code.AMBIGUOUS_JSON,
-            "The form or query is ambiguous: a member's name differs from an expected one only in letter case, spacing, brackets or separators.",
+            "The form or query is ambiguous: a member's name differs from an expected one only in letter case, spacing, brackets, dots or separators.",
         )
     if member.name == _CHARSET_MEMBER:
         charset = segment[len(segment) - (member.end - member.start) :].lower()

@@ -46,14 +46,29 @@ def test_a_declared_name_may_repeat_and_be_encoded():
     assert [member.name for member in members(body, 9, ("email", "email[]"))] == ["email", "email", "email[]", "other"]
 
 
-@pytest.mark.parametrize("name", [b"email[]", b"email%5B0%5D", b"EMAIL[a][b]", b"user[email][]", b"x;email[]"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(b"email[]", b"email%5B0%5D", b"EMAIL[a][b]", b"user[email][]", b"x;email[]", b"[email]"),
+        *(
+            b"email.first",
+            b"user.email",
+            b"User.Email.x",
+            b"user/email",
+            b"/user/email",
+            b"user->email",
+            b"user.email[]",
+        ),
+    ],
+)
 def test_a_name_nested_in_a_declared_one_is_ambiguous(name):
     assert refusal(b"x=1&" + name + b"=a", "email", "user[email]").code is Code.AMBIGUOUS_JSON
-    assert members(b"user[name]=a&user[]=b&[email]=c", 9, ("email", "user[email]"))
+    assert members(b"user[name]=a&user[]=b&[phone]=c&user.name=d&x.email=e&user=f", 9, ("email", "user[email]"))
 
 
 def test_a_name_of_many_brackets_costs_little():
-    assert len(members(b"a" + b"[" * 500_000 + b"=a", 9, ("email", "user[*]"))) == 1
+    for sign in (b"[", b".", b"[]", b"]["):
+        assert len(members(b"a" + sign * 500_000 + b"=a", 9, ("email", "user[*]"))) == 1
 
 
 @pytest.mark.parametrize(

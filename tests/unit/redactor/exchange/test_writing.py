@@ -318,3 +318,66 @@ async def test_ids_that_only_the_answer_tells_are_deleted_later_when_the_vault_c
     await one.vault.upkeep()
     assert await one.counts() == (0, 0, 0)
     assert one.idle
+
+
+# ---------------------------------------------------------------------- names that write out a way
+
+NESTED = (
+    "name: {kind: name}",
+    "email: {kind: email, token: {shape: email, same: true}, find: [exact]}",
+    "street: {kind: text, at: $.address.street}",
+    'tags: {kind: text, at: "$.tags[*]"}',
+)
+DETOURS = [
+    {"address.street": "Ann"},
+    {"tags[]": "Ann"},
+    {"address": {"street[x]": "Ann"}},
+    {"name": "x", "tags.0": "Ann"},
+]
+
+
+@pytest.mark.parametrize("detour", DETOURS)
+@pytest.mark.parametrize(
+    ("operation", "match"),
+    [
+        ("{match: POST /q, create: p}", "POST /q"),
+        ('{match: POST /q, create: p, request: {each: "$[*]"}' + LIST, "POST /q many"),
+        ('{match: "PATCH /q/{id}", update: p}', "PATCH /q/1"),
+        ('{match: "PUT /q/{id}", update: p, request: {absent: erase}}', "PUT /q/1"),
+        ('{match: PATCH /q, update: p, id: "$.ids[*]", request: {object: $.data}' + LIST, "PATCH /q data"),
+        ("{match: DELETE /q, delete: p, id: query id}", "DELETE /q?id=1"),
+    ],
+)
+async def test_a_member_that_names_a_nested_place_is_refused_and_leaves_no_trace(operation, match, detour):
+    one = await desk("{match: POST /p, create: p}", operation, fields=NESTED)
+    await one.create({"name": "Bo"})
+    method, target, *how = match.split()
+    bodies = {"data": {"data": detour, "ids": [1]}, "many": [{"name": "x"}, detour]}
+    with pytest.raises(VaultError) as caught:
+        await one.send(f"{method} {target}", bodies.get("".join(how), detour))
+    assert caught.value.code in (Code.AMBIGUOUS_JSON, Code.UNREADABLE_BODY)
+    assert "Ann" not in caught.value.message
+    assert one.events["staged"] == 1
+    assert one.idle
+
+
+@pytest.mark.parametrize(
+    "body", [{"filter.email": "a@x.example"}, {"filter": {"email[eq]": "a@x.example"}}, {"filter/email": "a@x.example"}]
+)
+async def test_a_search_by_a_member_that_names_a_nested_place_is_refused(body):
+    one = await desk("{match: POST /q, read: p, request: {fields: {email: $.filter.email}}" + LIST, fields=NESTED)
+    with pytest.raises(VaultError) as caught:
+        await one.send("POST /q", body)
+    assert caught.value.code is Code.AMBIGUOUS_JSON
+
+
+async def test_a_member_with_dots_in_an_answer_changes_nothing():
+    one = await desk("{match: POST /p, create: p}", '{match: "GET /p/{id}", read: p}', fields=NESTED)
+    stored = await one.create({"name": "Ann", "address": {"street": "Way 1"}, "address.city": "Visby"})
+    answer = {**stored, "address.street": "shown by the application", "tags[]": 1}
+    seen = await one.shown(answer)
+    assert (seen["name"], seen["address"], seen["address.street"]) == (
+        "Ann",
+        {"street": "Way 1"},
+        "shown by the application",
+    )
