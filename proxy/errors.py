@@ -14,7 +14,8 @@ class Code(enum.StrEnum):
 
     # The caller's request on a matched operation.
     BAD_REQUEST = "bad_request"  #: not understood as HTTP, or two readings that hit different rules
-    UNREADABLE_BODY = "unreadable_body"  #: neither JSON nor a form, unknown charset or content coding
+    UNREADABLE_BODY = "unreadable_body"  #: said to be neither JSON nor a form, unknown charset or content coding
+    MALFORMED_JSON = "malformed_json"  #: said to be JSON, and breaks its grammar
     AMBIGUOUS_JSON = "ambiguous_json"  #: duplicate member, lone surrogate, trailing data
     TOO_LARGE = "too_large"  #: a limit on size, depth or number of fields is exceeded
     METHOD_NOT_ALLOWED = "method_not_allowed"  #: another method than the address takes

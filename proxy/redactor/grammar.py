@@ -190,7 +190,7 @@ def run_end(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
 def skip(text: bytes, at: int, room: int, depth: int) -> int:
     """The end of the array or object that starts at ``at``, which may nest ``room`` levels, itself included.
 
-    Raises ``VaultError``: UNREADABLE_BODY, or TOO_LARGE naming ``depth``, the limit of the whole document.
+    Raises ``VaultError``: MALFORMED_JSON, or TOO_LARGE naming ``depth``, the limit of the whole document.
     """
     closers: list[bool] = []  #: true for each open object
     fresh = True
@@ -246,7 +246,7 @@ def not_utf8() -> VaultError:
 
 def broken(at: int) -> VaultError:
     """The error for a body that is no JSON; the offset counts bytes from 0."""
-    return VaultError(Code.UNREADABLE_BODY, f"The body is not valid JSON at byte {at}: send JSON as RFC 8259 has it.")
+    return VaultError(Code.MALFORMED_JSON, f"The body is not valid JSON at byte {at}: send JSON as RFC 8259 has it.")
 
 
 def too_deep(depth: int) -> VaultError:

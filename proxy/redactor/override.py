@@ -12,7 +12,7 @@ from functools import lru_cache
 from urllib.parse import unquote_to_bytes
 
 from proxy.errors import Code, VaultError
-from proxy.redactor.codecs import form
+from proxy.redactor.codecs import coding, form
 from proxy.redactor.names import fold
 from proxy.redactor.paths import is_text, without_foreign
 
@@ -52,6 +52,13 @@ def _holds_parameters(declared: str) -> bool:
     return _TYPE.match(declared) is None or _PARAMETERS.search(declared) is not None
 
 
+def refuse_types(types: Sequence[str], content_encoding: bytes | None) -> None:
+    """Raise ``VaultError`` (UNREADABLE_BODY) where no body of these types in that coding could be read."""
+    coding.refuse_unknown(content_encoding)
+    for declared in types:
+        _refuse_charset(declared.lower())
+
+
 def named(types: Sequence[str], body: bytes, limit: int) -> str | None:
     """The method that a body free of content codings names, in upper case, or ``None``; ``limit`` bounds form members.
 
@@ -71,8 +78,7 @@ def named(types: Sequence[str], body: bytes, limit: int) -> str | None:
 
 def _by_type(declared: str, body: bytes, limit: int) -> Iterator[str]:
     """What applications find that go by this declared type; of an unclear one, whatever anybody may find."""
-    if any(_LEGIBLE.fullmatch(charset) is None for charset in _CHARSET.findall(declared)):
-        raise _unreadable("is in another charset than UTF-8")
+    _refuse_charset(declared)
     kinds = [kind for kind in ("form-urlencoded", "multipart", "json") if kind in declared]
     if "multipart" in kinds and _PART.search(body):
         raise _unreadable("is multipart")
@@ -80,6 +86,11 @@ def _by_type(declared: str, body: bytes, limit: int) -> Iterator[str]:
         yield from _of_form(body, limit)
     if not kinds or "json" in kinds:
         yield from _of_json(body)
+
+
+def _refuse_charset(declared: str) -> None:
+    if any(_LEGIBLE.fullmatch(charset) is None for charset in _CHARSET.findall(declared)):
+        raise _unreadable("is in another charset than UTF-8")
 
 
 def _of_form(body: bytes, limit: int) -> Iterator[str]:

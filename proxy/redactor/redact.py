@@ -7,12 +7,13 @@ import msgspec
 
 from proxy.errors import Code, VaultError
 from proxy.model.value import Value
+from proxy.redactor.codecs import coding
 from proxy.redactor.codecs import form as form_codec
 from proxy.redactor.codecs import json as json_codec
 from proxy.redactor.codecs.media import Media, classify
 from proxy.redactor.foreign import is_foreign
 from proxy.redactor.idents import plain
-from proxy.redactor.message import Request
+from proxy.redactor.message import RawHeaders, Request
 from proxy.redactor.patches import refuse_patch
 from proxy.redactor.plan import BodyPlan, Plan
 from proxy.redactor.rules import IdPlace, Match, Operation, OtherKinds, Source
@@ -51,7 +52,7 @@ class Body:
 def read_body(plan: BodyPlan, media: Media, body: bytes, operation: Operation) -> Body:
     """The objects and places of a JSON or form body.
 
-    Raises ``VaultError``: UNREADABLE_BODY, AMBIGUOUS_JSON or TOO_LARGE; never with content in its text.
+    Raises ``VaultError``: UNREADABLE_BODY, MALFORMED_JSON, AMBIGUOUS_JSON or TOO_LARGE; never with content in its text.
     """
     limits = operation.endpoint.limits
     if media is Media.JSON and plan.selection is not None:
@@ -59,6 +60,46 @@ def read_body(plan: BodyPlan, media: Media, body: bytes, operation: Operation) -
     if media is Media.FORM and (plan.form or plan.id_member):
         return _from_form(plan, body, limits.form_fields)
     raise _other_kind(plan, operation)
+
+
+#: Why the body of an answer is passed by unread.
+UNREADABLE = (Code.UNREADABLE_BODY, Code.MALFORMED_JSON, Code.AMBIGUOUS_JSON, Code.TOO_LARGE)
+
+
+def unreadable_answer() -> VaultError:
+    """The error in place of an answer that a rule does not let pass unread."""
+    return VaultError(
+        Code.UNREADABLE_ANSWER,
+        "The application took the request, but its answer cannot be read as the JSON or form that it should be.",
+    )
+
+
+def check_head(plan: Plan, match: Match, head: Request) -> None:
+    """Raise what is wrong with a request whatever its body, which is still to come, will hold."""
+    request_ids(plan.operation.id, match, head, None)
+    if names := plan.operation.request.query:
+        query_spots(head.target, names)
+    headers = head.headers
+    coding.refuse_unknown(coding.field(headers, b"content-encoding"))
+    if plan.request is None:
+        if plan.unnamed is not None:
+            plan.unnamed.refuse_kind(headers, _SOME)
+        return
+    media = classify(headers, _SOME)
+    if media not in plan.request.named and not _passes(plan, media, headers, b""):
+        raise _other_kind(plan.request, plan.operation)
+    if media is Media.JSON:
+        refuse_patch(plan.operation, headers, b"", understood=True)
+
+
+#: Of a body, where nothing is known but that there is one.
+_SOME = b"?"
+
+
+def _passes(plan: Plan, media: Media, headers: RawHeaders, body: bytes) -> bool:
+    """Whether the rule lets a body of no kind that it names pass."""
+    passing = media is Media.OTHER and plan.operation.request.other_kinds is OtherKinds.PASS
+    return passing and is_foreign(headers, body)
 
 
 def read_request(plan: Plan, request: Request) -> Body | None:
@@ -71,8 +112,7 @@ def read_request(plan: Plan, request: Request) -> Body | None:
     if media is Media.NONE:
         return None
     if media not in plan.request.named or (media is Media.FORM and request.body.lstrip()[:1] in form_codec.OTHER_KINDS):
-        passing = media is Media.OTHER and plan.operation.request.other_kinds is OtherKinds.PASS
-        if passing and is_foreign(request.headers, request.body):
+        if _passes(plan, media, request.headers, request.body):
             return None
         raise _other_kind(plan.request, plan.operation)
     body = read_body(plan.request, media, request.body, plan.operation)

@@ -45,7 +45,7 @@ class Selection:
         """Every selected object and leaf, as byte spans, in order of the document.
 
         The whole document is validated, whatever it holds. Raises ``VaultError``, never with content in its text:
-        UNREADABLE_BODY (not JSON, not UTF-8), TOO_LARGE (nests deeper than ``depth``), AMBIGUOUS_JSON (a name on a
+        MALFORMED_JSON, UNREADABLE_BODY (not UTF-8), TOO_LARGE (nests deeper than ``depth``), AMBIGUOUS_JSON (a name on a
         selected path twice, or different only in letter case; with ``nested``, one that writes out the way to a place; half of
         a surrogate pair in a selected value or beside a selected name; data behind the document).
         """

@@ -34,13 +34,11 @@ class Unnamed:
     def refuse(self, headers: RawHeaders, body: bytes) -> None:
         """Raise ``VaultError`` unless the body is JSON or a form that carries no field of the entity.
 
-        UNREADABLE_BODY where it does or is of another kind; AMBIGUOUS_JSON and TOO_LARGE as for a body that is named.
+        UNREADABLE_BODY where it does or is of another kind; MALFORMED_JSON, AMBIGUOUS_JSON and TOO_LARGE as for a body that is named.
         """
-        media = classify(headers, body)
+        media = self.refuse_kind(headers, body)
         if media is Media.NONE:
             return
-        if media is Media.OTHER:
-            raise self._refusal("carries a body that is neither JSON nor a form")
         limits = self._operation.endpoint.limits
         if media is Media.JSON:
             found = self._anywhere.find(body, limits.json_depth).anchored
@@ -50,6 +48,13 @@ class Unnamed:
             carries = body.lstrip()[:1] in form.OTHER_KINDS or any(self._is_field(member.name) for member in members)
         if carries:
             raise self._refusal(f"carries a field of {self._operation.entity.name} in its body")
+
+    def refuse_kind(self, headers: RawHeaders, body: bytes) -> Media:
+        """The kind of a body. Raises ``VaultError`` (UNREADABLE_BODY) where it can be looked for in none of that kind."""
+        media = classify(headers, body)
+        if media is Media.OTHER:
+            raise self._refusal("carries a body that is neither JSON nor a form")
+        return media
 
     def _is_field(self, member: str) -> bool:
         return any(form.loosely(piece) in self._names for piece in (member, *pieces(member)))

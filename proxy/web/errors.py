@@ -11,6 +11,7 @@ STATUS: Final[Mapping[Code, int]] = MappingProxyType(
     {
         Code.BAD_REQUEST: 400,
         Code.UNREADABLE_BODY: 415,
+        Code.MALFORMED_JSON: 400,
         Code.AMBIGUOUS_JSON: 400,
         Code.TOO_LARGE: 413,
         Code.METHOD_NOT_ALLOWED: 405,

@@ -70,6 +70,8 @@ class Matched:
         if body is None:
             body = arrived(incoming, limits, self._rooms.requests)
             if body is None:
+                if (incoming.head.length or _waits(incoming)) and incoming.head.length <= limits.body:
+                    exchange.check_head(Request(incoming.head.method, incoming.target, tuple(job.asked.headers), b""))
                 body = await read_whole(incoming, limits, self._patience.body, self._rooms.requests)
         headers = tuple(job.asked.headers)
         coded = coding.field(headers, b"content-encoding")
@@ -251,11 +253,16 @@ async def read_whole(incoming: Incoming, limits: Limits, seconds: float, room: R
 
 async def _arriving(incoming: Incoming, limits: Limits, holding: Holding, seconds: float) -> bytes:
     """A body that is still on its way, asked for if its caller waits for that."""
-    if incoming.minor and (header(incoming.raw, b"expect") or b"").lower() == b"100-continue":
+    if _waits(incoming):
         incoming.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     async with asyncio.timeout(seconds) as deadline:
         with holding.arriving(deadline) as pace:
             return await _collected(incoming.payload, limits, holding, pace)
+
+
+def _waits(incoming: Incoming) -> bool:
+    """Whether the caller holds its body back until it is asked for it (RFC 9110 section 10.1.1)."""
+    return incoming.minor == 1 and (header(incoming.raw, b"expect") or b"").lower() == b"100-continue"
 
 
 async def _collected(payload: Body, limits: Limits, holding: Holding, pace: Pace) -> bytes:

@@ -27,6 +27,8 @@ async def look(
     Sets the match of the request; gives its endpoint, which a reload may have changed meanwhile, and the body as it came.
     """
     limits = endpoint.limits
+    if incoming.head.length:
+        override.refuse_types(incoming.head.values(b"content-type"), coding.field(incoming.raw, b"content-encoding"))
     body = await read_whole(incoming, limits, seconds, room)
     plain, _ = coding.inflate(body, coding.field(incoming.raw, b"content-encoding"), limits.inflated)
     method = override.named(incoming.head.values(b"content-type"), plain, limits.form_fields)

@@ -1,10 +1,19 @@
-"""Answers that the proxy gives itself: problem details (RFC 9457), marked so that nobody takes them for the application's."""
+"""Answers that the proxy gives itself: problem details (RFC 9457), marked so that nobody takes them for the application's.
 
+Browsers that ask for a page get the same as one: people who were filling in a form should not be shown JSON. It holds no script,
+loads nothing, and may do nothing.
+"""
+
+import base64
+import hashlib
 import json
+from functools import lru_cache
+from html import escape
 from http import HTTPStatus
 from typing import Final
 
 from proxy.errors import Code, Detail, VaultError
+from proxy.redactor.codecs.coding import weights
 from proxy.telemetry import logs
 
 #: The field that tells who answered. The application cannot set it: it is dropped from whatever passes through.
@@ -64,13 +73,60 @@ def reason(status: int) -> str:
         return ""
 
 
-def answer(status: int, error: VaultError, *, head: bool = False, close: bool = False) -> bytes:
-    """A whole own answer as bytes. ``head``: to a HEAD request, so the body stays away. ``close``: the connection ends."""
-    body = document(status, error)
+_STYLE: Final = (
+    ":root{color-scheme:light dark}body{font:1rem/1.5 system-ui,sans-serif;max-width:40rem;margin:15vh auto;padding:0 1.5rem}"
+    "h1{font-size:1.4rem}footer{margin-top:2rem;font-size:.85rem;opacity:.75}"
+)
+_PAGE: Final = (
+    '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+    '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+    f"<title>{{status}} {{title}}</title>\n<style>{_STYLE.replace('{', '{{').replace('}', '}}')}</style>\n</head>\n<body>\n<main>\n"
+    "<h1>{title}</h1>\n<p>{detail}</p>\n{errors}</main>\n"
+    "<footer>{status} <code>{code}</code>. The proxy in front of the application answered this.</footer>\n"
+    "</body>\n</html>\n"
+)
+_STYLE_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+_POLICY: Final = (
+    f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_JSON: Final = b"Content-Type: application/problem+json\r\n"
+_HTML: Final = (
+    f"Content-Type: text/html; charset=utf-8\r\nContent-Security-Policy: {_POLICY}\r\n"
+    "X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n"
+).encode()
+
+
+def page(problem: bytes) -> bytes:
+    """The page that shows a JSON document of ``problem``."""
+    told = json.loads(problem)
+    texts = {name: escape(str(told[name])) for name in ("status", "title", "detail", "code")}
+    items = [f"<li><code>{escape(one['source'])}</code>: {escape(one['detail'])}</li>\n" for one in told["errors"]]
+    return _PAGE.format(**texts, errors=f"<ul>\n{''.join(items)}</ul>\n" if items else "").encode()
+
+
+@lru_cache(maxsize=256)  # browsers are of few kinds; the bounds on heads bound each value
+def prefers_page(accept: bytes) -> bool:
+    """Whether an Accept field asks for HTML by name, and for no JSON as much (RFC 9110 section 12.5.1)."""
+    liked = weights(accept)
+    page = max(liked.get("text/html", 0.0), liked.get("application/xhtml+xml", 0.0))
+    document = max(liked.get("application/json", 0.0), liked.get("application/problem+json", 0.0))
+    return page > document and page >= liked.get("*/*", 0.0)
+
+
+def answer(
+    status: int, error: VaultError, *, head: bool = False, close: bool = False, accept: bytes | None = None
+) -> bytes:
+    """A whole own answer as bytes. ``head``: to a HEAD request, so the body stays away. ``close``: the connection ends.
+
+    ``accept`` is the Accept field of the request, which tells whether a browser wants a page.
+    """
+    body, kind = document(status, error), _JSON
+    if accept is not None and prefers_page(accept):
+        body, kind = page(body), _HTML
     wait = wait_of(error)
     lines = [
         b"HTTP/1.1 %d %b\r\n" % (status, reason(status).encode("ascii", "replace")),
-        b"Content-Type: application/problem+json\r\nContent-Length: %d\r\nCache-Control: no-store\r\n" % len(body),
+        b"%bContent-Length: %d\r\nCache-Control: no-store\r\n" % (kind, len(body)),
         ANSWER,
         b"" if wait is None else b"Retry-After: %d\r\n" % wait,
         b"".join(f"{name}: {value}\r\n".encode("ascii") for name, value in (error.limit or {}).items()),

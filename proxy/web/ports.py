@@ -17,6 +17,12 @@ class Exchange(Protocol):
     of ``incoming``, ``settled`` and ``failed`` follows, also when the caller has gone away meanwhile.
     """
 
+    def check_head(self, head: Request) -> None:
+        """Refuse a request whose body is still to come, for what its head tells. Raises ``VaultError``.
+
+        May be called before ``outgoing``, of which it promises nothing.
+        """
+
     async def outgoing(self, request: Request) -> Request:
         """The request as the application may see it, durable in the vault. Raises ``VaultError``.
 

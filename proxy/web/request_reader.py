@@ -14,7 +14,7 @@ from proxy.web.request_head import BadRequestError, Heads, RequestHead, check_st
 from proxy.web.upstream.chunks import ChunkReader
 from proxy.web.upstream.head import BadAnswerError
 
-#: A request and its body; or why what came is no request, after which nothing else is read.
+#: A request and its body; or why what came is no request, and whatever came behind that.
 Message = tuple[RequestHead | BadRequestError, Body]
 
 #: Empty lines; taken off in one step, for a megabyte may hold half a million.
@@ -93,6 +93,8 @@ class RequestReader:
             elif self._state == _CHUNKED:
                 data = self._on_chunks(data)
             else:
+                if self._state == _DEAD and data:
+                    self._body.feed_data(data)  # that nobody will read
                 break
             if not data:
                 break
@@ -143,7 +145,8 @@ class RequestReader:
         except BadRequestError as why:
             self._state = _DEAD
             held.clear()
-            messages.append((why, EMPTY))
+            self._body = Body(self._flow)
+            messages.append((why, self._body))
             return None
         return self._begin(head, data[end + 4 :], messages)
 

@@ -29,9 +29,12 @@ from proxy.web.upstream.port import Begun
 
 _log = logs.logger("web")
 
-#: Seconds and bytes that a caller may go on sending a body which nobody reads any more, so that it gets to see its answer.
-_LINGER_SECONDS: Final = 5.0
-_LINGER_BYTES: Final = 4 * 1024 * 1024
+#: Seconds and bytes that a caller may go on sending what nobody reads any more, so that it gets to see its answer: closing at once
+#: would reset the connection under it. Many callers read nothing before they have sent everything.
+_LINGER_SECONDS: Final = 10.0
+_LINGER_BYTES: Final = 256 * 1024 * 1024
+#: Seconds for which nothing may come of it.
+_LINGER_IDLE: Final = 3.0
 
 #: A caller that ends its side later than so many seconds after its last byte has gone away; earlier, it may only have said
 #: that nothing more comes, and waits for its answer (RFC 9112 section 9.6).
@@ -136,8 +139,7 @@ class CallerConnection(RequestHandler):
             if self._buffer_paused and len(self._messages) <= self._msg_queue_resume_size:
                 self._resume_reading_if_drained()
             if isinstance(head, BadRequestError):
-                self._answer(400, VaultError(Code.BAD_REQUEST, f"This is not a request of HTTP/1.1: {head}."))
-                self._unreadable()
+                await self._misread(head, payload)
                 break
             if isinstance(head, Incoming):
                 incoming, self._begun = head, None
@@ -155,6 +157,14 @@ class CallerConnection(RequestHandler):
             self._task_handler = None
             if self.transport is not None:
                 self.transport.close()
+
+    async def _misread(self, fault: BadRequestError, rest: Body) -> None:
+        """Answer what is no request, and what comes behind it. Where that ends nobody knows: the caller is to close."""
+        self._answer(400, VaultError(Code.BAD_REQUEST, f"This is not a request of HTTP/1.1: {fault}."))
+        self._unreadable()
+        if self.transport is not None and self.transport.can_write_eof():  # over TLS it would end the other way as well
+            self.transport.write_eof()
+            await self._linger(rest)
 
     def _keep(self) -> None:
         """Wait for the next request from now on, for so long."""
@@ -270,11 +280,12 @@ class CallerConnection(RequestHandler):
             self.transport.write(own.answer(status, error, close=True))
 
     async def _linger(self, payload: Body) -> None:
-        """Read and forget a body that nobody wants, within bounds: closing at once could take the answer from the caller."""
+        """Read and forget what nobody wants, within bounds."""
         limit = payload.total_bytes + _LINGER_BYTES
+        until = self._loop.time() + _LINGER_SECONDS
         try:
-            async with asyncio.timeout(_LINGER_SECONDS):
-                while not payload.is_eof() and payload.total_bytes < limit and self.transport is not None:
+            while not payload.is_eof() and payload.total_bytes < limit and self.transport is not None:
+                async with asyncio.timeout_at(min(until, self._loop.time() + _LINGER_IDLE)):
                     await payload.readany()
         except (TimeoutError, OSError, web.RequestPayloadError):
             return

@@ -3,6 +3,7 @@
 from typing import Final
 
 from proxy.errors import VaultError
+from proxy.redactor.codecs import coding
 from proxy.redactor.message import RawHeaders
 from proxy.web import own
 from proxy.web.forwarding import answered, encode
@@ -30,7 +31,8 @@ def interim(incoming: Incoming, status: int, reason: bytes, headers: RawHeaders)
 def refuse(incoming: Incoming, status: int, error: VaultError) -> None:
     """Answer in the proxy's own name."""
     incoming.begin(status)
-    whole = own.answer(status, error, head=incoming.head.method == "HEAD", close=incoming.close)
+    accept = coding.field(incoming.raw, b"accept")
+    whole = own.answer(status, error, head=incoming.head.method == "HEAD", close=incoming.close, accept=accept)
     incoming.size += len(whole) - whole.index(b"\r\n\r\n") - 4
     incoming.write(whole)
 

@@ -14,6 +14,7 @@ from proxy.model.path import Path, Step
 from proxy.model.value import Value
 from proxy.redactor.codecs import form
 from proxy.redactor.codecs import json as codec
+from proxy.redactor.paths import is_text
 from proxy.redactor.selectors import Found, Selection
 from proxy.redactor.splice import splice
 from proxy.redactor.walker import walk
@@ -87,7 +88,8 @@ def test_what_is_no_json_is_refused_whatever_is_selected(text):
     body = text.encode("latin-1")
     (code,) = looked_at(body)
     deep, second = body.startswith(b"[" * 65), body.startswith((b"[1]", b"{} "))
-    assert code is (Code.TOO_LARGE if deep else Code.AMBIGUOUS_JSON if second else Code.UNREADABLE_BODY)
+    usual = Code.MALFORMED_JSON if is_text(body) else Code.UNREADABLE_BODY
+    assert code is (Code.TOO_LARGE if deep else Code.AMBIGUOUS_JSON if second else usual)
 
 
 def test_the_parsing_corpus_holds(unavailable):

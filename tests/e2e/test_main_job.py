@@ -251,14 +251,14 @@ async def test_what_no_rule_names_passes_byte_for_byte(world: World) -> None:
 
 
 REFUSED = [
-    (b'{"name": "Quibblethwaite', "application/json", 415, "unreadable_body"),
+    (b'{"name": "Quibblethwaite', "application/json", 400, "malformed_json"),
     (b'{"name": "Quibblethwaite"} x', "application/json", 400, "ambiguous_json"),
     (b'{"name": "a", "name": "Quibblethwaite"}', "application/json", 400, "ambiguous_json"),
     (b'{"name": "a", "n\\u0061me": "Quibblethwaite"}', "application/json", 400, "ambiguous_json"),
     (b'{"Name": "Quibblethwaite"}', "application/json", 400, "ambiguous_json"),
     (b'{"name": "\\ud800 Quibblethwaite"}', "application/json", 400, "ambiguous_json"),
     ('{"name": "Quibblethwaite"}'.encode("utf-16"), "application/json", 415, "unreadable_body"),
-    (b'\xef\xbb\xbf{"name": "Quibblethwaite"}', "application/json", 415, "unreadable_body"),
+    (b'\xef\xbb\xbf{"name": "Quibblethwaite"}', "application/json", 400, "malformed_json"),
     (b'{"name": "Quibblethwaite"}', "application/json; charset=utf-16", 415, "unreadable_body"),
     (b'{"name": "Quibblethwaite \xff"}', "application/json", 415, "unreadable_body"),
     (b'{"name": "Quibblethwaite"}', "text/plain", 415, "unreadable_body"),

@@ -39,7 +39,14 @@ EMPTY = (b"null", b'""')
 STRING = rb'"(?:[^"\\]|\\.)*+"'
 
 #: Refusals that the gateway answers with a status of 4xx.
-REFUSALS = {Code.UNREADABLE_BODY, Code.AMBIGUOUS_JSON, Code.TOO_LARGE, Code.BAD_REQUEST, Code.VALUE_UNFIT}
+REFUSALS = {
+    Code.UNREADABLE_BODY,
+    Code.MALFORMED_JSON,
+    Code.AMBIGUOUS_JSON,
+    Code.TOO_LARGE,
+    Code.BAD_REQUEST,
+    Code.VALUE_UNFIT,
+}
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
+from msgspec import structs
+
 from proxy.audit.baits import Baits
 from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
+from proxy.errors import VaultError
 from proxy.redactor.exchange.ruled import RuleExchange
 from proxy.redactor.exchange.runtime import Runtime, join
 from proxy.redactor.load import load_text
@@ -101,6 +104,15 @@ class Call:
         return json.loads((await self.answer(status, body, headers)).body)
 
 
+def head_refused(exchange: RuleExchange, request: Request) -> VaultError | None:
+    """What a caller would be told that waits with its body."""
+    try:
+        exchange.check_head(structs.replace(request, body=b""))
+    except VaultError as error:
+        return error
+    return None
+
+
 @dataclass
 class Desk:
     """Rules in force over a vault in memory, and all that a test of them turns."""
@@ -128,7 +140,10 @@ class Desk:
         _, matched = self.runtime.match(method, "app", request.target, request.headers)
         assert isinstance(matched, Match), f"no rule matches {match}"
         exchange = self.runtime.exchange(matched)
-        return Call(exchange, await exchange.outgoing(request))
+        early = head_refused(exchange, request) if raw else None
+        redacted = await exchange.outgoing(request)
+        assert early is None, f"its head was refused, but not the request: {early}"
+        return Call(exchange, redacted)
 
     async def create(self, body: dict[str, Any], ident: int = 1) -> dict[str, Any]:
         """Create a record by ``POST /p``; what the application has of it."""

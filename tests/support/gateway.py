@@ -53,8 +53,13 @@ class Exchange:
     calls: list[tuple[Any, ...]] = field(default_factory=list)
     wanted: bool = True
     strict: bool = False
+    refusal: VaultError | None = None
     out: Callable[[Request], Request] | None = None
     back: Callable[[Answer], Answer] | None = None
+
+    def check_head(self, head: Request) -> None:
+        if self.refusal is not None:
+            raise self.refusal
 
     async def outgoing(self, request: Request) -> Request:
         self.calls.append(("outgoing", request))

@@ -79,6 +79,12 @@ def beginning(body: bytes, content_encoding: bytes, most: int) -> bytes:
     return body if name in ("", IDENTITY) else b""
 
 
+def refuse_unknown(content_encoding: bytes | None) -> None:
+    """Raise ``VaultError`` (UNREADABLE_BODY) for codings that no body could be read in."""
+    if content_encoding is not None:
+        _applied(content_encoding)
+
+
 def deflate(body: bytes, coding: str) -> bytes:
     """The body in a content coding of ``CODINGS``, or as it is for ``identity``."""
     return body if coding == IDENTITY else CODINGS[coding].deflate(body)
@@ -89,11 +95,11 @@ def acceptable(accept_encoding: bytes | None, preferred: Sequence[str]) -> str:
 
     ``identity`` when the caller names none of them, or likes it better (RFC 9110, 12.5.3).
     """
-    weights = _weights(accept_encoding or b"")
-    anything = weights.get("*", 0.0)
-    best, best_weight = IDENTITY, weights.get(IDENTITY, 0.0)
+    liked = weights(accept_encoding or b"")
+    anything = liked.get("*", 0.0)
+    best, best_weight = IDENTITY, liked.get(IDENTITY, 0.0)
     for name in preferred:
-        weight = weights.get(name, anything)
+        weight = liked.get(name, anything)
         if weight > best_weight or (best == IDENTITY and weight == best_weight > 0):
             best, best_weight = name, weight
     return best
@@ -131,10 +137,10 @@ def _undo(body: bytes, name: str, most: int) -> bytes:
     raise fault
 
 
-def _weights(accept_encoding: bytes) -> dict[str, float]:
-    """Weight by coding; an item that is malformed counts as not named."""
-    weights: dict[str, float] = {}
-    for item in accept_encoding.decode("latin-1").lower().split(","):
+def weights(accepted: bytes) -> dict[str, float]:
+    """Weight by coding, or by whatever else an Accept field lists; an item that is malformed counts as not named."""
+    found: dict[str, float] = {}
+    for item in accepted.decode("latin-1").lower().split(","):
         name, *parameters = (part.strip() for part in item.split(";"))
         weight = 1.0
         for parameter in parameters:
@@ -142,8 +148,8 @@ def _weights(accept_encoding: bytes) -> dict[str, float]:
             if key.strip() == "q":
                 weight = _weight(text.strip())
         if name:
-            weights[_ALIASES.get(name, name)] = weight
-    return weights
+            found[_ALIASES.get(name, name)] = weight
+    return found
 
 
 def _weight(text: str) -> float:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from proxy.errors import Code, VaultError
 from proxy.model.value import Value
 from proxy.offload import SMALL, discard, each, is_long, run
-from proxy.redactor import restore
+from proxy.redactor import redact, restore
 from proxy.redactor.codecs.media import Media, classify
 from proxy.redactor.exchange.error_answers import WITHHELD, ErrorTokens
 from proxy.redactor.exchange.joined import Joined, count
@@ -60,6 +60,12 @@ class RuleExchange:
         self._settling = False  #: whether it is decided what the answer means
 
     # ------------------------------------------------------------------ the way in
+
+    def check_head(self, head: Request) -> None:
+        """Refuse a request for what stands in its head, before its body is sent. Raises ``VaultError`` as ``outgoing`` would."""
+        if self._teller.sink.fault is not None:
+            self._permit()
+        redact.check_head(self._plan, self._match, head)
 
     async def outgoing(self, request: Request) -> Request:
         """The request as the application may see it. Raises ``VaultError``; then nothing is stored and nothing may be sent."""
@@ -151,7 +157,7 @@ class RuleExchange:
             and self._outcome(status, headers, None) is Outcome.TAKEN
             and self.wants(status, headers)
         ):
-            raise _unreadable()
+            raise redact.unreadable_answer()
 
     @property
     def _refuses_unread(self) -> bool:
@@ -231,7 +237,7 @@ class RuleExchange:
                 return None
             return await run(long, read_body, self._plan.response, media, answer.body, self._operation)
         except VaultError as error:
-            if error.code not in _UNREADABLE:
+            if error.code not in redact.UNREADABLE:
                 raise
             self._collection.observe("unreadable_answer")
             return None
@@ -386,14 +392,5 @@ class RuleExchange:
             self._writing.close()
 
 
-def _unreadable() -> VaultError:
-    return VaultError(
-        Code.UNREADABLE_ANSWER,
-        "The application took the request, but its answer cannot be read as the JSON or form that it should be.",
-    )
-
-
 #: What makes answers to reads pass with tokens, where the rule says so.
 _DOWN = (Code.VAULT_DOWN, Code.AUDIT_DOWN)
-
-_UNREADABLE = (Code.UNREADABLE_BODY, Code.AMBIGUOUS_JSON, Code.TOO_LARGE)

@@ -213,7 +213,7 @@ ON_ERROR = Block(
     "What happens when something cannot be understood. Statuses are those of the proxy's own answer.",
     (
         Key("vault_down", VAULT_DOWN, "while the vault cannot be reached, or its audit log not be written"),
-        Key("unreadable_body", _ERROR, "a body that is no JSON or form, or of an unknown charset or coding", "415"),
+        Key("unreadable_body", _ERROR, "a body that is said to be neither JSON nor a form, or is of an unknown charset or coding", "415"),
         Key("ambiguous_json", _ERROR, "a member that stands twice, half a surrogate pair, data after the end", "400"),
         Key("too_large", _ERROR, "a body over a limit", "413"),
         Key("field_absent", Word(("count", "refuse")), "a field that the body lacks: counted in the metrics, or the request is refused", "count"),

@@ -26,6 +26,9 @@ class _Masked:
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
 
+    def check_head(self, head: Request) -> None:
+        self._exchange.check_head(head)
+
     async def outgoing(self, request: Request) -> Request:
         redacted = await self._exchange.outgoing(request)
         if redacted.target != request.target or redacted.body != request.body:

@@ -76,7 +76,7 @@ def test_what_stands_before_and_behind_is_not_touched(text):
 def test_a_broken_container_is_unreadable(text):
     with pytest.raises(VaultError) as caught:
         grammar.skip(text.encode(), 0, 64, 64)
-    assert caught.value.code is Code.UNREADABLE_BODY
+    assert caught.value.code is Code.MALFORMED_JSON
 
 
 def test_room_is_counted_from_the_container_itself():

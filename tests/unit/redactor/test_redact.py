@@ -10,7 +10,16 @@ from proxy.redactor.codecs.media import Media
 from proxy.redactor.load import load_text
 from proxy.redactor.message import RawHeaders, Request
 from proxy.redactor.plan import Plan, make_plan
-from proxy.redactor.redact import Body, query_span, query_spots, query_values, read_body, read_request, request_ids
+from proxy.redactor.redact import (
+    Body,
+    check_head,
+    query_span,
+    query_spots,
+    query_values,
+    read_body,
+    read_request,
+    request_ids,
+)
 from proxy.redactor.rules import Match
 from tests.support.exchanges import FORM, JSON, PLAIN, rule_text, written
 
@@ -163,7 +172,7 @@ def test_places_from_the_root_join_the_one_object(body, items):
         ("{match: POST /p, create: p}", b"name=Ann", FORM, Code.UNREADABLE_BODY),
         ("{match: POST /p, create: p}", b'{"name": "Ann"}', PLAIN, Code.UNREADABLE_BODY),
         ("{match: POST /p, create: p}", b'{"name": "Ann"}', (), Code.UNREADABLE_BODY),
-        ("{match: POST /p, create: p}", b'{"name": "Ann"', JSON, Code.UNREADABLE_BODY),
+        ("{match: POST /p, create: p}", b'{"name": "Ann"', JSON, Code.MALFORMED_JSON),
         ("{match: POST /p, create: p}", b'{"name": 1, "name": "Ann"}', JSON, Code.AMBIGUOUS_JSON),
         ("{match: POST /p, create: p}", b"[" * 65 + b"]" * 65, JSON, Code.TOO_LARGE),
         # An id that stands in a form or in JSON does not let in a body whose fields nobody looks at.
@@ -182,6 +191,35 @@ def test_what_the_rule_does_not_know_its_way_about_is_refused(operation, body, h
     assert "Ann" not in caught.value.message
 
 
+@pytest.mark.parametrize(
+    ("operation", "headers", "refused"),
+    [
+        ("{match: POST /p, create: p}", JSON, False),
+        ("{match: POST /p, create: p}", FORM, True),
+        ("{match: POST /p, create: p}", PLAIN, True),
+        ("{match: POST /p, create: p}", (), True),
+        ("{match: POST /p, create: p}", (*JSON, *JSON), True),
+        ("{match: POST /p, create: p}", ((b"Content-Type", b"application/json; charset=utf-16"),), True),
+        ("{match: POST /p, create: p}", ((b"Content-Type", b"application/json-patch+json"),), True),
+        ("{match: POST /p, create: p}", (*JSON, (b"Content-Encoding", b"gzip, br")), False),
+        ("{match: POST /p, create: p}", (*JSON, (b"Content-Encoding", b"rot13")), True),
+        ("{match: POST /p, create: p, request: {object: $, other_kinds: pass}}", ((b"Content-Type", b"image/png"),), False),
+        ("{match: POST /p, create: p, request: {object: $, other_kinds: pass}}", PLAIN, True),
+        ('{match: "GET /p/{id}", read: p}', JSON, False),
+        ('{match: "GET /p/{id}", read: p}', PLAIN, True),
+    ],
+)  # fmt: skip
+def test_what_its_head_tells_is_refused_without_the_body(operation, headers, refused):
+    plan = plan_of(operation)
+    match, head = Match(plan.operation, {"id": "7"}), Request("POST", b"/p", headers, b"")
+    if not refused:
+        check_head(plan, match, head)
+        return
+    with pytest.raises(VaultError) as caught:
+        check_head(plan, match, head)
+    assert caught.value.code is Code.UNREADABLE_BODY
+
+
 def test_the_refusal_says_which_kinds_the_rule_names():
     with pytest.raises(VaultError, match="kind json or form"):
         read("{match: POST /p, create: p, request: {object: $, form: {a: name}}, response: {id: $.id}}", b"x", PLAIN)
@@ -195,10 +233,10 @@ def test_an_empty_body_says_nothing(headers):
 def test_a_body_of_which_the_rule_names_nothing_passes_without_fields_of_the_entity():
     operation = '{match: "GET /p/{id}", read: p}'
     assert read(operation, b'{"x": ["a"]}', JSON) == (None, ["7"])
-    for body in (b"{{", b'{"x": [{"name": "Ann"}]}'):
+    for body, code in ((b"{{", Code.MALFORMED_JSON), (b'{"x": [{"name": "Ann"}]}', Code.UNREADABLE_BODY)):
         with pytest.raises(VaultError) as caught:
             read(operation, body, JSON)
-        assert caught.value.code is Code.UNREADABLE_BODY
+        assert caught.value.code is code
 
 
 def test_beside_ids_a_body_carries_no_field_that_the_rule_does_not_name():

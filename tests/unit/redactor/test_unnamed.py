@@ -34,7 +34,7 @@ def test_a_body_without_fields_of_the_entity_passes(unnamed, headers, body):
         (JSON, b'{"a": [{"b": {"n\\u0061me": "Ann"}}]}', Code.UNREADABLE_BODY),
         (JSON, b'{"x": {"tags": ["Ann"]}}', Code.UNREADABLE_BODY),
         (JSON, b'{"Name": "Ann"}', Code.AMBIGUOUS_JSON),
-        (JSON, b"{'name': 'Ann'}", Code.UNREADABLE_BODY),
+        (JSON, b"{'name': 'Ann'}", Code.MALFORMED_JSON),
         (FORM, b"name=Ann", Code.UNREADABLE_BODY),
         (FORM, b"p%5BNAME%5D[]=Ann", Code.UNREADABLE_BODY),
         (FORM, b"p.name=Ann", Code.UNREADABLE_BODY),

@@ -43,7 +43,7 @@ def test_broken_syntax_is_told_by_its_place_in_and_beside_selected_values(body):
     for path in ("$[*].a", "$.a", "$..a", "$[0].b[*]"):
         with pytest.raises(VaultError) as caught:
             locate(parse(path), body, 64)
-        assert caught.value.code is Code.UNREADABLE_BODY
+        assert caught.value.code is Code.MALFORMED_JSON
         assert "at byte " in caught.value.message
 
 

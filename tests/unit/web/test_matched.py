@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import socket
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from proxy.web.matched import Patience
 from proxy.web.upstream.limits import Limits as UpstreamLimits
 from proxy.web.validators import shown
 from tests.support.gateway import TOKEN, VALUE, gateway, keyed
+from tests.support.patience import PATIENCE
 from tests.support.ports import closed_port
 from tests.support.rawclient import RawClient, chunked, get, post
 from tests.support.rawserver import OK, RawServer, closes, says, silent
@@ -228,6 +230,47 @@ async def test_a_body_that_is_too_large_is_refused_before_it_is_sent():
         await client.send(get("/people/1", "Expect: 100-continue", "Content-Length: 999999999", method="PUT"))
         got = await client.head()
         assert (got.status, got.one("connection")) == (413, b"close")
+
+
+@pytest.mark.parametrize(
+    ("target", "fields"), [("/people/1", ()), ("/staff/1", ("Content-Type: text/plain; charset=utf-16",))]
+)
+@pytest.mark.parametrize("coding", ["identity", "rot13"])
+async def test_what_its_head_refuses_is_refused_before_the_body_is_asked_for(target, fields, coding):
+    async with RawServer(says(OK)) as server, gateway(server.url) as (port, steered), RawClient(port) as client:
+        steered.exchange_.refusal = VaultError(Code.UNREADABLE_BODY, "x")
+        head = get(
+            target, "Expect: 100-continue", "Content-Length: 9", f"Content-Encoding: {coding}", *fields, method="POST"
+        )
+        await client.send(head)
+        got = await client.head()
+        assert (got.status, got.one("connection")) == (415, b"close")
+        assert (server.wires, steered.exchange_.calls) == ([], [])
+
+
+async def test_a_browser_gets_a_page_in_place_of_a_document():
+    async with RawServer(says(OK)) as server, gateway(server.url) as (port, _), RawClient(port) as client:
+        got = await client.ask(
+            post("/people/1", b"x", "Content-Encoding: rot13", "Accept: text/html", "Accept: */*;q=0.5")
+        )
+        assert (got.status, got.one("content-type")) == (415, b"text/html; charset=utf-8")
+        assert b"<code>unreadable_body</code>" in got.body
+
+
+@pytest.mark.parametrize(
+    "request_", [get("/people/1", "Content-Length: 40000000", method="PUT"), b"GET / HTTP/1.1\r\nX: "]
+)
+async def test_who_sends_everything_before_it_reads_sees_the_refusal_and_no_reset(request_):
+    def blast(port: int) -> bytes:
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as caller:
+            caller.sendall(request_ + b"x" * 40_000_000)  # raises where the connection is reset
+            return caller.recv(100)
+
+    async with RawServer(says(OK)) as server, gateway(server.url) as (port, steered):
+        steered.endpoint = replace(steered.endpoint, limits=Limits(body=100))
+        answer = await asyncio.to_thread(blast, port)
+        assert answer[:12] in (b"HTTP/1.1 413", b"HTTP/1.1 400")
+        assert server.wires == []
 
 
 async def test_a_body_that_does_not_come_is_refused_in_time():

@@ -1,4 +1,7 @@
+import base64
+import hashlib
 import json
+import re
 
 import pytest
 
@@ -32,6 +35,55 @@ def test_an_own_answer_says_who_answered_and_how_long_it_is(head, close):
     whole = own.problem(502, Code.UPSTREAM_BROKEN, "x")
     assert b"Content-Length: %d" % len(whole) in lines
     assert body == (b"" if head else whole)
+
+
+CHROME = b"text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
+
+
+@pytest.mark.parametrize(
+    ("accept", "page"),
+    [
+        (CHROME, True),
+        (b"text/html, application/xhtml+xml, */*", True),
+        (b"TEXT/HTML;level=1", True),
+        (b"application/xhtml+xml", True),
+        (b"text/html, application/json", False),
+        (b"text/html;q=0.5, application/problem+json;q=0.4", True),
+        (b"text/html;q=0.1, */*", False),
+        (b"text/html;q=0", False),
+        (b"*/*", False),
+        (b"text/*", False),
+        (b"application/json, text/plain, */*", False),
+        (b"", False),
+        (None, False),
+    ],
+)
+def test_who_asks_for_html_gets_a_page_and_everybody_else_a_document(accept, page):
+    made = own.answer(400, VaultError(Code.MALFORMED_JSON, "x"), accept=accept)
+    assert (b"Content-Type: text/html; charset=utf-8\r\n" in made) is page
+    assert (b"Content-Type: application/problem+json\r\n" in made) is not page
+
+
+def test_a_page_can_be_read_and_does_nothing():
+    error = VaultError(Code.VALUE_UNFIT, 'A <value> & "more"', (Detail("/a<b>", "is <i>no</i> 'date'"),))
+    head, _, body = own.answer(422, error, accept=CHROME).partition(b"\r\n\r\n")
+    fields = dict(line.split(b": ", 1) for line in head.split(b"\r\n")[1:])
+    assert fields[b"Content-Length"] == b"%d" % len(body)
+    assert (fields[b"Cache-Control"], fields[b"Domicile-Answer"]) == (b"no-store", b"proxy")
+    assert fields[b"X-Content-Type-Options"] == b"nosniff"
+    text = body.decode()
+    assert "422 <code>value_unfit</code>" in text
+    assert "A &lt;value&gt; &amp; &quot;more&quot;" in text
+    assert "<li><code>/a&lt;b&gt;</code>: is &lt;i&gt;no&lt;/i&gt; &#x27;date&#x27;</li>" in text
+    assert not re.search(r"<script|<link|<img|<a |style=| on[a-z]+=|url\(|@import", text)
+    style = re.search("<style>(.*?)</style>", text, re.DOTALL)
+    assert style is not None
+    allowed = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; style-src 'sha256-{allowed}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    assert fields[b"Content-Security-Policy"].decode() == policy
+    assert own.answer(422, error, accept=CHROME, head=True).partition(b"\r\n\r\n") == (head, b"\r\n\r\n", b"")
 
 
 def test_what_passes_by_itself_says_when_to_try_again():

@@ -40,8 +40,18 @@ class Flow:
         raise AssertionError
 
 
-def reader(limits: Heads | None = None) -> RequestReader:
-    return RequestReader(Flow(), limits or Heads())
+class Steered(Flow):
+    paused = False
+
+    def pause_reading(self) -> None:
+        self.paused = True
+
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        self.paused = False
+
+
+def reader(limits: Heads | None = None, flow: Flow | None = None) -> RequestReader:
+    return RequestReader(flow or Flow(), limits or Heads())
 
 
 def read(pieces: list[bytes]) -> list[tuple[bytes, bytes, tuple[tuple[bytes, bytes], ...]]]:
@@ -79,11 +89,23 @@ def test_what_is_no_request_ends_it_and_what_came_before_is_given():
 
 @pytest.mark.parametrize("piece", [1, 7, 100_000])
 def test_a_head_without_end_is_refused(piece):
-    one = reader(Heads(whole=1000))
+    one = reader(Heads(whole=1000), Steered())
     data = get("/", *["X: y"] * 100, "Y: " + "z" * 2000)
     found = [m for at in range(0, len(data), piece) for m in one.feed_data(data[at : at + piece])[0]]
     assert len(found) == 1
     assert isinstance(found[0][0], BadRequestError)
+
+
+def test_what_comes_behind_no_request_is_held_back_until_somebody_reads_it_away():
+    flow = Steered()
+    one = reader(flow=flow)
+    [(fault, rest)], _, _ = one.feed_data(b"no request\r\n\r\n")
+    assert isinstance(fault, BadRequestError)
+    assert not rest.is_eof()
+    while not flow.paused:
+        one.feed_data(b"x" * 50_000)
+    assert len(rest.read_nowait()) < 500_000
+    assert not flow.paused
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.redactor.message import Answer
+from proxy.redactor.message import Answer, Request
+from proxy.redactor.rules import Match
 from proxy.storage.changes import Insert, Remove, Stage
-from tests.support.exchanges import FORM, HTML, JSON, PLAIN, USUAL, Desk, desk, member_form
+from tests.support.exchanges import FORM, HTML, JSON, PLAIN, USUAL, Desk, desk, head_refused, member_form
 
 ANN: dict[str, Any] = {
     "name": "Ann Wexlomere",
@@ -450,7 +451,7 @@ async def test_look_alikes_in_an_answer_are_data():
 @pytest.mark.parametrize(
     ("body", "headers", "code"),
     [
-        (b'{"name": "Ann"', JSON, Code.UNREADABLE_BODY),
+        (b'{"name": "Ann"', JSON, Code.MALFORMED_JSON),
         (b'{"name": "Ann", "name": 1}', JSON, Code.AMBIGUOUS_JSON),
         (b"name=Ann", FORM, Code.UNREADABLE_BODY),
         (b'{"name": "Ann"}', (), Code.UNREADABLE_BODY),
@@ -468,6 +469,29 @@ async def test_what_cannot_be_protected_is_refused_and_leaves_no_trace(match, bo
     assert "Ann" not in caught.value.message
     assert one.events["staged"] == 1
     assert await one.counts() == (1, 0, 0)
+    assert one.idle
+
+
+@pytest.mark.parametrize(
+    ("match", "headers", "code"),
+    [
+        ("POST /p", JSON, None),
+        ("POST /p", (*JSON, (b"Content-Encoding", b"gzip")), None),
+        ("POST /p", FORM, Code.UNREADABLE_BODY),
+        ("POST /p", (), Code.UNREADABLE_BODY),
+        ("POST /p", (*JSON, (b"Content-Encoding", b"rot13")), Code.UNREADABLE_BODY),
+        ("PATCH /p/1", JSON, None),
+        ("PATCH /p/%FF", JSON, Code.BAD_REQUEST),
+        ("PATCH /p/1", ((b"Content-Type", b"application/json-patch+json"),), Code.UNREADABLE_BODY),
+    ],
+)
+async def test_a_request_is_refused_by_its_head_alone_where_that_is_enough(match, headers, code):
+    one = await usual()
+    method, target = match.split()
+    _, matched = one.runtime.match(method, "app", target.encode(), headers)
+    assert isinstance(matched, Match)
+    refusal = head_refused(one.runtime.exchange(matched), Request(method, target.encode(), headers, b"?"))
+    assert (refusal.code if refusal is not None else None) is code
     assert one.idle
 
 
