@@ -6,7 +6,7 @@ A column that nobody has, a value of another type than its column's, a sum of te
 
 from proxy.errors import Code, VaultError
 from proxy.storage.cells import scaled
-from proxy.storage.query import All, Any, Compared, Func, Grouping, Holds, Indexed, Is, Order, Where
+from proxy.storage.query import All, Any, Compared, Func, Grouping, Holds, Indexed, Is, Order, Select, Where
 from proxy.storage.rows import Cell, ColumnType, Layout
 
 #: The columns that every table has, as questions name them.
@@ -52,6 +52,18 @@ class Asked:
         """Refuse an order by columns that are not there."""
         for key in order:
             self._type(key.column)
+
+    def select(self, query: Select) -> Select:
+        """The same question, its condition and the place where a page ended as they are kept."""
+        self.order(query.order)
+        after = query.after
+        if after is not None:
+            kept = [
+                None if cell is None else self._kept(key.column, cell)
+                for key, cell in zip(query.order, after, strict=False)
+            ]
+            after = (*kept, self._kept("@rid", after[-1]))
+        return query._replace(where=self.where(query.where), after=after)
 
     def grouping(self, query: Grouping) -> None:
         """Refuse keys and figures of columns that are not there or hold no numbers."""

@@ -7,20 +7,39 @@ from typing import Any as Anything
 from proxy.storage.asked import Asked
 from proxy.storage.holding import holds
 from proxy.storage.memory_table import Table
-from proxy.storage.query import Func, Group, Grouping, Metric, Page, Select, Where
+from proxy.storage.query import Func, Group, Grouping, Metric, Order, Page, Select, Where
 from proxy.storage.rows import Cell, State
 
 
 def select(table: Table, query: Select) -> Page:
     """The answer to ``Store.select``."""
-    asked = Asked(table.layout)
-    asked.order(query.order)
-    rids = _found(table, asked.where(query.where), query.now)
+    query = Asked(table.layout).select(query)
+    rids = _found(table, query.where, query.now)
     for column, descending in reversed(query.order):
         places = {rid: _place(_cell(table, rid, column)) for rid in rids}
         rids.sort(key=places.__getitem__, reverse=descending)
+    total = len(rids) if query.counted else 0
+    if query.after is not None:
+        rids = [rid for rid in rids if _behind(table, rid, query.order, query.after)]
     stop = None if query.limit is None else query.offset + query.limit
-    return Page([table.row(rid) for rid in rids[query.offset : stop]], len(rids) if query.counted else 0)
+    page, left = [table.row(rid) for rid in rids[query.offset : stop]], query.room
+    for number, row in enumerate(page):
+        if left is None:
+            break
+        left -= len(row.body)
+        if left < 0 and number:
+            page = page[:number]
+            break
+    return Page(page, total, query.offset + len(page) < len(rids))
+
+
+def _behind(table: Table, rid: int, order: Sequence[Order], after: Sequence[Cell]) -> bool:
+    """Whether a row comes behind the place where a page ended."""
+    for (column, descending), last in zip(order, after, strict=False):
+        here, there = _place(_cell(table, rid, column)), _place(last)
+        if here != there:
+            return (here > there) is not descending
+    return rid > int(str(after[-1]))
 
 
 def aggregate(table: Table, query: Grouping) -> list[Group]:

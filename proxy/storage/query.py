@@ -79,7 +79,7 @@ class Order(NamedTuple):
 
 
 class Select(NamedTuple):
-    """A page of rows. ``counted``: tell how many there are in all, too."""
+    """A page of rows. ``counted``: tell how many there are in all, too, whatever ``after`` says."""
 
     where: Where
     now: int  #: rows that have expired then are not shown
@@ -87,13 +87,17 @@ class Select(NamedTuple):
     limit: int | None = None
     offset: int = 0
     counted: bool = True
+    #: Where the page before ended: of its last row the cells of ``order`` as rows show them, and the id.
+    after: tuple[Cell, ...] | None = None
+    room: int | None = None  #: bytes of sealed bodies that the page may hold; its first row it always holds
 
 
 class Page(NamedTuple):
-    """Rows in order, and how many the whole answer has (0 where nobody asked)."""
+    """Rows in order, how many the whole answer has (0 where nobody asked), and whether there are further ones behind these."""
 
     rows: list[Row]
     total: int
+    more: bool = False
 
 
 class Func(enum.StrEnum):

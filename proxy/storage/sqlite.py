@@ -124,8 +124,7 @@ class SqliteStore:
 
     async def select(self, table: str, query: Select) -> Page:
         sql = self._statements(table)
-        sql.asked.order(query.order)
-        query = query._replace(where=sql.asked.where(query.where))
+        query = sql.asked.select(query)
         if sqlite_query.is_short(query):
             return self._asked(lambda reader: sqlite_query.few(reader, sql, query))
         return await self._readers.ask(lambda reader: sqlite_query.select(reader, sql, query))

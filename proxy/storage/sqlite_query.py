@@ -12,9 +12,9 @@ from typing import Any as Anything
 from proxy.storage.asked import parts_of
 from proxy.storage.query import Is, Page, Select
 from proxy.storage.rows import Row
-from proxy.storage.sqlite_plan import Planner
+from proxy.storage.sqlite_plan import Planner, Way
 from proxy.storage.sqlite_sql import Statements
-from proxy.storage.sqlite_where import condition, joined, looked_at, name_of
+from proxy.storage.sqlite_where import behind, bounds, condition, joined, looked_at, name_of
 
 #: Rows that may be read on the event loop for a question by key or id.
 FEW = 32
@@ -35,39 +35,91 @@ def is_short(query: Select) -> bool:
 
 
 def few(connection: Connection, sql: Statements, query: Select) -> Page:
-    """The answer to a question that ``is_short``, in one statement."""
+    """The answer to a question that ``is_short``, in one statement; in two where the page has a bound in bytes."""
     text, values = joined([condition(query.where, sql.layout.table), looked_at(query.now)], "AND")
-    raws = connection.execute(f"{sql.head} {text} ORDER BY {_order(query)}", values).fetchall()
     stop = None if query.limit is None else query.offset + query.limit
-    return Page([sql.read(raw) for raw in raws[query.offset : stop]], len(raws) if query.counted else 0)
+    if query.room is None and query.after is None:
+        raws = connection.execute(f"{sql.head} {text} ORDER BY {_order(query)}", values).fetchall()
+        page = [sql.read(raw) for raw in raws[query.offset : stop]]
+        return Page(page, len(raws) if query.counted else 0, query.offset + len(page) < len(raws))
+    total = 0
+    if query.after is not None:
+        if query.counted:
+            counted = f"SELECT count(*) FROM r_{sql.layout.table} AS r WHERE {text}"
+            total = int(connection.execute(counted, values).fetchone()[0])
+        text, values = joined([(text, values), behind(query.order, query.after)], "AND")
+    named = f"SELECT r.rid FROM r_{sql.layout.table} AS r WHERE {text} ORDER BY {_order(query)}"
+    rids = [raw[0] for raw in connection.execute(named, values)]
+    if query.counted and query.after is None:
+        total = len(rids)
+    return _page(connection, sql, query, rids[query.offset :], total)
 
 
 def select(connection: Connection, sql: Statements, query: Select) -> Page:
     """The answer to ``Store.select``; ``query`` as ``Asked`` made it."""
     planner = Planner(connection, sql.layout, query.now)
     way = planner.way(query.where)
-    text, values = way.condition
-    stop = None if query.limit is None else query.offset + query.limit
-    collected = f"SELECT r.rid AS id FROM {way.source} WHERE {text} ORDER BY {_order(query)} LIMIT -1"
-    if way.narrow and not (way.aged and _by_age(query) and stop is not None):
-        rids = _ids(connection, collected, values)
-        return Page(_rows(connection, sql, rids[query.offset : stop]), len(rids) if query.counted else 0)
+    stop = None if query.limit is None else query.offset + query.limit + 1  # one more tells whether there are more
+    aged = way.aged and _by_age(query)
+    if way.narrow and not (aged and stop is not None):
+        rids, total = _collected(connection, way, query)
+        return _page(connection, sql, query, rids[query.offset :], total)
     total = planner.total(query.where, way) if query.counted else 0
-    limits = [-1 if query.limit is None else query.limit, query.offset]
-    if way.aged and _by_age(query):
-        turn = "DESC" if query.order and query.order[0].descending else ""
-        aged = f"SELECT {way.aged} AS id FROM {way.source} WHERE {text} ORDER BY {way.aged} {turn} LIMIT ? OFFSET ?"
-        rids = _ids(connection, aged, [*values, *limits])
+    limits = [-1 if query.limit is None else query.limit + 1, query.offset]
+    if aged:
+        rids = _aged(connection, way, query, limits)
     elif query.counted and stop is not None and total < stop * _SPARSE:
-        rids = _ids(connection, collected, values)[query.offset : stop]
+        rids = _collected(connection, way, query)[0][query.offset : stop]
     else:
         rids = _walked(connection, planner, query, limits)
-    return Page(_rows(connection, sql, rids), total)
+    return _page(connection, sql, query, rids, total)
+
+
+def _page(connection: Connection, sql: Statements, query: Select, rids: list[int], total: int) -> Page:
+    """The rows with these ids, from the first of the page on, as many as it may have."""
+    wanted = rids if query.limit is None else rids[: query.limit]
+    if query.room is not None and wanted:
+        wanted = _fitting(connection, sql, wanted, query.room)
+    return Page(_rows(connection, sql, wanted), total, len(wanted) < len(rids))
+
+
+def _fitting(connection: Connection, sql: Statements, rids: list[int], room: int) -> list[int]:
+    """The first of these rows whose bodies have room together; at least one. Lengths are read without the bodies."""
+    sizes = {raw[0]: raw[1] for text, values in sql.sizes.runs(rids) for raw in connection.execute(text, values)}
+    for number, rid in enumerate(rids):
+        room -= sizes.get(rid, 0)
+        if room < 0 and number:
+            return rids[:number]
+    return rids
 
 
 def _by_age(query: Select) -> bool:
     """Whether the order is that of the ids."""
     return not query.order or query.order[0].column == "@rid"
+
+
+def _collected(connection: Connection, way: Way, query: Select) -> tuple[list[int], int]:
+    """The ids of all rows behind the place where the page before ended, sorted; and how many there are in all."""
+    text, values = way.condition
+    if query.after is None:
+        rids = _ids(connection, f"SELECT r.rid AS id FROM {way.source} WHERE {text} ORDER BY {_order(query)} LIMIT -1", values)
+        return rids, len(rids) if query.counted else 0
+    total = 0
+    if query.counted:
+        total = int(connection.execute(f"SELECT count(*) FROM {way.source} WHERE {text}", values).fetchone()[0])
+    text, values = joined([way.condition, behind(query.order, query.after)], "AND")
+    found = f"SELECT r.rid AS id FROM {way.source} WHERE {text} ORDER BY {_order(query)} LIMIT -1"
+    return _ids(connection, found, values), total
+
+
+def _aged(connection: Connection, way: Way, query: Select, limits: list[int]) -> list[int]:
+    """The page of a way on which the rows come in the order that is wanted."""
+    turn = "DESC" if query.order and query.order[0].descending else ""
+    text, values = way.condition
+    if query.after is not None:
+        text, values = joined([way.condition, behind(query.order, query.after, way.aged)], "AND")
+    found = f"SELECT {way.aged} AS id FROM {way.source} WHERE {text} ORDER BY {way.aged} {turn} LIMIT ? OFFSET ?"
+    return _ids(connection, found, [*values, *limits])
 
 
 def scan(connection: Connection, sql: Statements, after: int, limit: int) -> list[Row]:
@@ -76,13 +128,28 @@ def scan(connection: Connection, sql: Statements, after: int, limit: int) -> lis
 
 
 def _walked(connection: Connection, planner: Planner, query: Select, limits: list[int]) -> list[int]:
-    """The page, found by walking the rows in the order that is wanted, or in any where no index has it."""
+    """The page, found by walking the rows in the order that is wanted, or in any where no index has it.
+
+    Behind the place where a page ended it is walked from there, in parts: of a descending order the values, then those without one.
+    """
     column = query.order[0].column if query.order else "@rid"
     index = planner.index_of(column)
-    text, values = planner.walk(query.where, column)
     way = "NOT INDEXED" if index is None else f"INDEXED BY {index}"
-    statement = f"SELECT r.rid AS id FROM {planner.rows} {way} WHERE {text} ORDER BY {_order(query)} LIMIT ? OFFSET ?"
-    return _ids(connection, statement, [*values, *limits])
+    held = planner.walk(query.where, column)
+    head, tail = f"SELECT r.rid AS id FROM {planner.rows} {way} WHERE", f"ORDER BY {_order(query)} LIMIT ? OFFSET ?"
+    if query.after is None:
+        return _ids(connection, f"{head} {held[0]} {tail}", [*held[1], *limits])
+    if index is None or query.offset:
+        parts = [behind(query.order, query.after)]
+    else:
+        parts = [joined([bound, behind(query.order, query.after)], "AND") for bound in bounds(query.order, query.after)]
+    found: list[int] = []
+    for part in parts:
+        text, values = joined([held, part], "AND")
+        left = limits[0] if limits[0] < 0 else limits[0] - len(found)
+        if left:
+            found += _ids(connection, f"{head} {text} {tail}", [*values, left, limits[1]])
+    return found
 
 
 def _order(query: Select) -> str:

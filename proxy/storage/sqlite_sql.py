@@ -125,6 +125,7 @@ class Statements:
         columns = ", ".join((_FIXED, waiting, *(f"x_{column.name}" for column in layout.columns)))
         select = self.head = f"SELECT {columns} FROM {rows} AS r WHERE"
         self.rows = Listed(f"{select} rid IN")
+        self.sizes = Listed(f"SELECT rid, length(body) FROM {rows} WHERE rid IN")
         self.scan = f"{select} rid > ? ORDER BY rid LIMIT ?"
         self.files = Listed(self.beside.files_head, "ORDER BY created_at, file_id")
         self.by_keys = Listed(f"{select} key IN", "AND state = 0")

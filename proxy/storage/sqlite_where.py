@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from sqlite3 import Connection
 from typing import Any as Anything
 
-from proxy.storage.query import All, Any, Compared, Holds, Indexed, Is, Where
+from proxy.storage.query import All, Any, Compared, Holds, Indexed, Is, Order, Where
 from proxy.storage.rows import Cell
 
 #: A condition: text and values.
@@ -52,6 +52,33 @@ def condition(where: Where, table: str, *, free: bool = False) -> Condition:
 def looked_at(now: int) -> Condition:
     """Rows that may be shown at that instant, told from the rows themselves."""
     return "+r.state = 0 AND (+r.expires_at IS NULL OR +r.expires_at > ?)", [now]
+
+
+def behind(order: Sequence[Order], after: Sequence[Cell], rid: str = "r.rid") -> Condition:
+    """Rows that come behind the place where a page ended, in that order; a missing value comes before every other."""
+    text, values = f"{rid} > ?", [after[-1]]
+    for key, last in reversed(list(zip(order, after, strict=False))):
+        if key.column == "@rid":  # ids are unique: what comes after them in the order decides nothing
+            text, values = f"{rid} {'<' if key.descending else '>'} ?", [last]
+            continue
+        name = f"+{name_of(key.column)}"
+        if last is None:
+            text = f"({name} IS NULL AND {text})" if key.descending else f"({name} IS NOT NULL OR {text})"
+            continue
+        further = f"{name} < ? OR {name} IS NULL" if key.descending else f"{name} > ?"
+        text, values = f"({further} OR ({name} = ? AND {text}))", [last, last, *values]
+    return text, values
+
+
+def bounds(order: Sequence[Order], after: Sequence[Cell]) -> list[Condition]:
+    """What leads to these rows by an index of the first column: parts of it, one after the other."""
+    if not order or order[0].column == "@rid":
+        return [("1", [])]
+    name, last = name_of(order[0].column), after[0]
+    if not order[0].descending:
+        return [("1", [])] if last is None else [(f"{name} >= ?", [last])]
+    nothing: Condition = (f"{name} IS NULL", [])
+    return [nothing] if last is None else [(f"{name} <= ?", [last]), nothing]
 
 
 def joined(parts: Sequence[Condition], word: str) -> Condition:

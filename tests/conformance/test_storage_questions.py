@@ -127,10 +127,20 @@ async def test_rows_come_in_the_order_that_is_asked(store: Store, order: tuple[O
 
 async def test_rows_come_whole_and_are_counted_where_somebody_asks(store: Store) -> None:
     page = await store.select(TABLE, Select(Is("city", ("Umeå", "umea")), NOW, limit=1))
-    assert page == ([(await store.rows(TABLE, [1]))[1]], 2)
-    assert await store.select(TABLE, Select(ALWAYS, NOW, limit=0)) == ([], 6)
-    assert await store.select(TABLE, Select(ALWAYS, NOW, limit=0, counted=False)) == ([], 0)
-    assert await store.select(TABLE, Select(ALWAYS, NOW, limit=9, offset=9)) == ([], 6)
+    assert page == ([(await store.rows(TABLE, [1]))[1]], 2, True)
+    assert await store.select(TABLE, Select(ALWAYS, NOW, limit=0)) == ([], 6, True)
+    assert await store.select(TABLE, Select(ALWAYS, NOW, limit=0, counted=False)) == ([], 0, True)
+    assert await store.select(TABLE, Select(ALWAYS, NOW, limit=9, offset=9)) == ([], 6, False)
+
+
+async def test_a_page_holds_no_more_bytes_than_it_has_room_for_and_always_one_row(store: Store) -> None:
+    whole = (await store.select(TABLE, Select(ALWAYS, NOW))).rows
+    sizes = [len(row.body) for row in whole]
+    for room, held in ((0, 1), (sizes[0], 1), (sum(sizes[:3]), 3), (sum(sizes[:3]) - 1, 2), (10**9, 6)):
+        page = await store.select(TABLE, Select(ALWAYS, NOW, room=room))
+        assert (page.rows, page.total, page.more) == (whole[:held], 6, held < 6)
+        named = await store.select(TABLE, Select(Is("@rid", (1, 2, 3)), NOW, room=room))
+        assert (named.rows, named.more) == (whole[: min(held, 3)] if named.rows[0] == whole[0] else named.rows, held < 3)
 
 
 async def test_long_lists_of_ids_are_answered(store: Store) -> None:

@@ -216,8 +216,33 @@ def compare(engines: Engines, data: st.DataObject) -> None:
     table = engines.fill(columns, data.draw(inserts(columns)))
     for select in data.draw(st.lists(selects(columns), min_size=1, max_size=5)):
         engines.select(table, select)
+        assert pages(engines, table, columns, select) == [
+            row.rid for row in engines.select(table, select._replace(limit=None, offset=0)).rows
+        ]
     for grouping in data.draw(st.lists(groupings(columns), min_size=1, max_size=3)):
         assert walk(engines, table, grouping) == engines.aggregate(table, grouping._replace(limit=99))
+
+
+def pages(engines: Engines, table: str, columns: tuple[Column, ...], query: Select) -> list[int]:
+    """The ids of all rows, each page behind the last row of the one before; the total is the same for each."""
+    places = {column.name: place for place, column in enumerate(columns)}
+    room = None if query.offset else 4
+    query = query._replace(limit=max(query.limit or 1, 1), offset=0, room=room)
+    total = engines.select(table, query).total
+    found: list[int] = []
+    while True:
+        page = engines.select(table, query)
+        assert page.total == total
+        found += [row.rid for row in page.rows]
+        if not page.more:
+            return found
+        assert 1 <= len(page.rows) <= (query.limit or 1)
+        last = page.rows[-1]
+        cells = [
+            getattr(last, key.column[1:]) if key.column.startswith("@") else last.cells[places[key.column]]
+            for key in query.order
+        ]
+        query = query._replace(after=(*cells, last.rid))
 
 
 def walk(engines: Engines, table: str, query: Grouping) -> list[Anything]:
