@@ -67,6 +67,7 @@ from proxy.web.coverage import Coverage
 from proxy.web.gateway import Gateway
 from proxy.web.journal import MetricsJournal
 from proxy.web.listening import listen
+from proxy.web.memory import bound_arenas
 from proxy.web.patient import PatientConnection
 
 _log = logs.logger("bootstrap")
@@ -213,6 +214,7 @@ async def running(
     settings: Settings, overrides: Overrides | None = None, clock: Clock = system_clock
 ) -> AsyncIterator[Running]:
     """A whole instance, listening; everything is drained and closed when the block ends."""
+    bound_arenas()
     metrics = Metrics()
     hooks = _hooks(metrics)
     async with AsyncExitStack() as stack:

@@ -98,7 +98,9 @@ def runner(settings: Settings) -> Runner:
 def limits(settings: Settings) -> Limits:
     """The bounds of single requests; a page is never larger than what may be asked for."""
     most = settings.limits.find
-    return Limits(find_maximum=most, find_default=min(most, DEFAULTS.find_default), batch=settings.limits.batch)
+    given = settings.limits
+    default = min(most, DEFAULTS.find_default)
+    return Limits(find_maximum=most, find_default=default, batch=given.batch, page_bytes=given.page)
 
 
 def history(settings: Settings) -> History:

@@ -52,6 +52,12 @@ LIMITS: Final[dict[str, Setting]] = {
         "a whole number, such as 1000",
         "At most so many records in one answer of a search: the largest limit that callers may ask for.",
     ),
+    "limits.page": Setting(
+        "16MiB",
+        values.size(64 * 1024),
+        "a size of 64KiB or more, such as 16MiB",
+        "At most so many bytes of sealed records in one page of a search, an export or a history; it ends early with a cursor. One record it has in any case.",
+    ),
     "limits.upload": Setting(
         "20MB",
         values.size(1024),

@@ -226,6 +226,7 @@ class Limits:
     body: int  #: bytes of a request to the vault that is no upload
     batch: int  #: records of a batch
     find: int  #: records that one search answers with at most
+    page: int  #: bytes of sealed records in one page
     upload: int  #: bytes of one attachment
     requests_per_second: int  #: of one credential; 0: no limit
     burst: int  #: seconds' worth of requests that may come at once

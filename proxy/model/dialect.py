@@ -16,6 +16,8 @@ names that were sent.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+from msgspec import structs
+
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.builtin import IS_ENCRYPTED, RECORD_KEY, STATED_VERSION
 from proxy.model.conditions import EXCLUDING, OPS, OR
@@ -94,7 +96,7 @@ def read_record_find(schema: Schema, raw: Mapping[str, Any], limits: Limits) -> 
             name: exchange.sort(value) if name == "sort" else value for name, value in options.items()
         }
     query = exchange.read(lambda: read_find(schema, content, limits), Code.INVALID_FILTER)
-    return Query((*_versions(query.tests), *instants), query.sort, query.limit, query.offset)
+    return structs.replace(query, tests=(*_versions(query.tests), *instants))
 
 
 def read_record_aggregate(schema: Schema, raw: Mapping[str, Any], limits: Limits) -> Aggregation | str:

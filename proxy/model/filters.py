@@ -2,6 +2,7 @@
 
 The filter language is read by ``conditions``. Where the specification is silent about the rest:
 
+- ``next`` is the cursor of the page before, with the same filter and order, and no ``offset``;
 - ``limit`` is 1 up to the maximum and ``offset`` 0 up to 2^31 - 1; more is refused, not cut down, and so is 0;
 - a field is sorted by, or grouped by, once; only what stands beside the body in the clear has an order;
 - members that are not known are refused, in the request, in ``options``, in a metric and in ``group_by``;
@@ -13,6 +14,8 @@ of partial match that is off, ``PARTIAL_MATCH_DISABLED``.
 """
 
 from typing import Any
+
+from msgspec import structs
 
 from proxy.errors import Code
 from proxy.model.builtin import RECORDS
@@ -45,7 +48,7 @@ def read_find(schema: Schema, raw: Any, limits: Limits) -> Query:
     tests = Conditions(schema, limits, faults).read(members.get("filter", {}), "/filter")
     query = _options(schema, members.get("options", {}), limits, faults)
     _refuse(faults)
-    return Query(tests, query.sort, query.limit, query.offset)
+    return structs.replace(query, tests=tests)
 
 
 def read_filter(schema: Schema, raw: Any, limits: Limits, pointer: str = "/filter") -> tuple[Test, ...]:
@@ -103,9 +106,14 @@ def _number(raw: Any, pointer: str, bounds: tuple[int, int], faults: Faults, cod
 
 def _options(schema: Schema, raw: Any, limits: Limits, faults: Faults) -> Query:
     code = Code.INVALID_OPTIONS
-    members = _members(raw, "/options", ("limit", "offset", "sort"), faults, code)
+    members = _members(raw, "/options", ("limit", "offset", "sort", "next"), faults, code)
     limit = _number(members.get("limit", limits.find_default), "/options/limit", (1, limits.find_maximum), faults, code)
     offset = _number(members.get("offset", 0), "/options/offset", (0, _LARGEST_OFFSET), faults, code)
+    cursor = members.get("next")
+    if cursor is not None and (not isinstance(cursor, str) or not cursor):
+        faults.add("/options/next", "Has to be the string that the page before gave.", code)
+    elif cursor is not None and offset:
+        faults.add("/options/offset", "Cannot be combined with next, which has the place in it.", code)
     sort = members.get("sort", [])
     if not isinstance(sort, list):
         faults.add("/options/sort", "Has to be an array of objects with one member each.", code)
@@ -128,7 +136,7 @@ def _options(schema: Schema, raw: Any, limits: Limits, faults: Faults) -> Query:
         elif direction not in ("asc", "desc"):
             faults.add(place + step(name), "Has to be asc or desc.", code)
         keys[name] = Sort(name, direction == "desc")
-    return Query((), tuple(keys.values()), limit, offset)
+    return Query((), tuple(keys.values()), limit, offset, cursor)
 
 
 def _unsortable(schema: Schema, name: str) -> str:

@@ -12,6 +12,7 @@ class Limits:
 
     find_default: int = 100  #: records of a page where nobody says how many
     find_maximum: int = 1000  #: records of a page at most
+    page_bytes: int = 16 * 2**20  #: of the sealed records of a page; one record it has in any case
     batch: int = 100  #: records of one batch
     string: int = 256  #: characters of a string field whose schema does not say more
     key: int = 128  #: characters of a primary key

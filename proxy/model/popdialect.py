@@ -50,7 +50,7 @@ def read_pop_find(schema: Schema, raw: Mapping[str, Any], limits: Limits) -> Que
     if isinstance(wanted := raw.get("filter"), dict) and len(wanted) <= limits.conditions:
         content["filter"], tests = _without_not(schema, wanted, limits)
     query = read_record_find(schema, content, limits)
-    return Query((*query.tests, *tests), query.sort, query.limit, query.offset)
+    return msgspec.structs.replace(query, tests=(*query.tests, *tests))
 
 
 # ---------------------------------------------------------------------- who has sealed a record

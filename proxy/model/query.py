@@ -88,6 +88,7 @@ class Query(msgspec.Struct, frozen=True):
     sort: tuple[Sort, ...] = ()
     limit: int = 100
     offset: int = 0
+    next: str | None = None  #: the cursor of the page before
 
 
 class Func(enum.StrEnum):

@@ -65,8 +65,13 @@ class Store(Protocol):
     async def scan(self, table: str, after: int, limit: int) -> list[Row]:
         """Rows of any state with a larger id than ``after``, ascending; at most ``limit``."""
 
-    async def past(self, table: str, key: bytes, limit: int, offset: int) -> tuple[list[Past], int]:
-        """Past versions under a key, newest first (by ``at``, then version); and how many there are in all."""
+    async def past(
+        self, table: str, key: bytes, limit: int, offset: int, room: int | None = None
+    ) -> tuple[list[Past], int]:
+        """Past versions under a key, newest first (by ``at``, then version); and how many there are in all.
+
+        With ``room`` no more than have so many bytes of bodies together, and one in any case.
+        """
 
     async def past_scan(self, table: str, after: tuple[int, int], limit: int) -> list[Past]:
         """Past versions of all rows behind that pair of row id and version, ascending; at most ``limit``."""

@@ -15,7 +15,7 @@ from proxy.storage.changes import Change
 from proxy.storage.hooks import Hooks
 from proxy.storage.memory_table import Table
 from proxy.storage.names import changed_meanwhile, check_names, closed, unknown
-from proxy.storage.query import Group, Grouping, Page, Select
+from proxy.storage.query import Group, Grouping, Page, Select, fitting
 from proxy.storage.rows import File, Layout, Past, Reply, Row, Staged, State
 
 #: A token hash answers at most this many records (``Store.by_tokens``).
@@ -99,10 +99,13 @@ class MemoryStore:
         held = self._table(table)
         return [held.row(rid) for rid in sorted(rid for rid in held.rows if rid > after)[:limit]]
 
-    async def past(self, table: str, key: bytes, limit: int, offset: int) -> tuple[list[Past], int]:
+    async def past(
+        self, table: str, key: bytes, limit: int, offset: int, room: int | None = None
+    ) -> tuple[list[Past], int]:
         found = [past for past in self._table(table).past.values() if past.key == key]
         found.sort(key=lambda past: (past.at, past.version, past.rid), reverse=True)
-        return found[offset : offset + limit], len(found)
+        page = found[offset : offset + limit]
+        return page[: fitting([len(past.body) for past in page], room)], len(found)
 
     async def past_scan(self, table: str, after: tuple[int, int], limit: int) -> list[Past]:
         held = self._table(table).past

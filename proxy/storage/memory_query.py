@@ -7,7 +7,7 @@ from typing import Any as Anything
 from proxy.storage.asked import Asked
 from proxy.storage.holding import holds
 from proxy.storage.memory_table import Table
-from proxy.storage.query import Func, Group, Grouping, Metric, Order, Page, Select, Where
+from proxy.storage.query import Func, Group, Grouping, Metric, Order, Page, Select, Where, fitting
 from proxy.storage.rows import Cell, State
 
 
@@ -22,14 +22,8 @@ def select(table: Table, query: Select) -> Page:
     if query.after is not None:
         rids = [rid for rid in rids if _behind(table, rid, query.order, query.after)]
     stop = None if query.limit is None else query.offset + query.limit
-    page, left = [table.row(rid) for rid in rids[query.offset : stop]], query.room
-    for number, row in enumerate(page):
-        if left is None:
-            break
-        left -= len(row.body)
-        if left < 0 and number:
-            page = page[:number]
-            break
+    page = [table.row(rid) for rid in rids[query.offset : stop]]
+    page = page[: fitting([len(row.body) for row in page], query.room)]
     return Page(page, total, query.offset + len(page) < len(rids))
 
 

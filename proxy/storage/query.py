@@ -8,6 +8,7 @@ The order of texts is that of their code points, of numbers that of numbers; a m
 """
 
 import enum
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from proxy.storage.rows import Cell, Row
@@ -98,6 +99,16 @@ class Page(NamedTuple):
     rows: list[Row]
     total: int
     more: bool = False
+
+
+def fitting(sizes: Sequence[int], room: int | None) -> int:
+    """How many of the first so large bodies have room together; one has in any case."""
+    if room is not None:
+        for number, size in enumerate(sizes):
+            room -= size
+            if room < 0 and number:
+                return number
+    return len(sizes)
 
 
 class Func(enum.StrEnum):

@@ -17,7 +17,7 @@ from proxy.storage.base import Guard
 from proxy.storage.changes import Change
 from proxy.storage.hooks import Hooks
 from proxy.storage.names import changed_meanwhile, check_names, closed, unknown
-from proxy.storage.query import Group, Grouping, Page, Select
+from proxy.storage.query import Group, Grouping, Page, Select, fitting
 from proxy.storage.rows import File, Layout, Past, Reply, Row, Staged
 from proxy.storage.sqlite_beside import Used
 from proxy.storage.sqlite_ddl import drop, empty, is_complete, make, statements
@@ -139,8 +139,12 @@ class SqliteStore:
         sql = self._statements(table)
         return await self._readers.ask(lambda reader: sqlite_query.scan(reader, sql, after, limit))
 
-    async def past(self, table: str, key: bytes, limit: int, offset: int) -> tuple[list[Past], int]:
+    async def past(
+        self, table: str, key: bytes, limit: int, offset: int, room: int | None = None
+    ) -> tuple[list[Past], int]:
         beside = self._statements(table).beside
+        if room is not None:
+            limit = fitting([size for (size,) in self._fetch(beside.past_sizes, (key, limit, offset))], room)
         found = [sqlite_beside.read_past(raw) for raw in self._fetch(beside.past, (key, limit, offset))]
         return found, self._fetch(beside.pasts, (key,))[0][0]
 

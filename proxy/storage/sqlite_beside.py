@@ -56,7 +56,9 @@ class Beside:
         self.doom_of_row = f"{doom} WHERE rid = ? ORDER BY created_at, file_id"
         self.remove_files = f"DELETE FROM {files} WHERE rid = ?"
         self._replying(table)
-        self.past = f"SELECT {PAST} FROM {past} WHERE key = ? ORDER BY at DESC, version DESC, rid DESC LIMIT ? OFFSET ?"
+        newest = "WHERE key = ? ORDER BY at DESC, version DESC, rid DESC LIMIT ? OFFSET ?"
+        self.past = f"SELECT {PAST} FROM {past} {newest}"
+        self.past_sizes = f"SELECT length(body) FROM {past} {newest}"
         self.past_scan = f"SELECT {PAST} FROM {past} WHERE (rid, version) > (?, ?) ORDER BY rid, version LIMIT ?"
         self.pasts = f"SELECT count(*) FROM {past} WHERE key = ?"
         self.files_head = f"SELECT {FILE} FROM {files} WHERE rid IN"

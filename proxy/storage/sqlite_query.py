@@ -10,7 +10,7 @@ from sqlite3 import Connection
 from typing import Any as Anything
 
 from proxy.storage.asked import parts_of
-from proxy.storage.query import Is, Page, Select
+from proxy.storage.query import Is, Page, Select, fitting
 from proxy.storage.rows import Row
 from proxy.storage.sqlite_plan import Planner, Way
 from proxy.storage.sqlite_sql import Statements
@@ -86,11 +86,7 @@ def _page(connection: Connection, sql: Statements, query: Select, rids: list[int
 def _fitting(connection: Connection, sql: Statements, rids: list[int], room: int) -> list[int]:
     """The first of these rows whose bodies have room together; at least one. Lengths are read without the bodies."""
     sizes = {raw[0]: raw[1] for text, values in sql.sizes.runs(rids) for raw in connection.execute(text, values)}
-    for number, rid in enumerate(rids):
-        room -= sizes.get(rid, 0)
-        if room < 0 and number:
-            return rids[:number]
-    return rids
+    return rids[: fitting([sizes.get(rid, 0) for rid in rids], room)]
 
 
 def _by_age(query: Select) -> bool:
@@ -102,7 +98,9 @@ def _collected(connection: Connection, way: Way, query: Select) -> tuple[list[in
     """The ids of all rows behind the place where the page before ended, sorted; and how many there are in all."""
     text, values = way.condition
     if query.after is None:
-        rids = _ids(connection, f"SELECT r.rid AS id FROM {way.source} WHERE {text} ORDER BY {_order(query)} LIMIT -1", values)
+        rids = _ids(
+            connection, f"SELECT r.rid AS id FROM {way.source} WHERE {text} ORDER BY {_order(query)} LIMIT -1", values
+        )
         return rids, len(rids) if query.counted else 0
     total = 0
     if query.counted:

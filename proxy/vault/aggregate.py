@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from proxy.errors import Code, Detail, VaultError
+from proxy.errors import Code, VaultError
 from proxy.model.limits import DEFAULTS, Limits
 from proxy.model.query import KEY, Aggregation, Func, Metric, Test
 from proxy.model.record import Record
@@ -26,7 +26,7 @@ from proxy.storage import query as engine
 from proxy.storage.cells import PLACES, spelled
 from proxy.storage.query import All, Compare, Compared, Group, Grouping, Is, Order, Select, Where
 from proxy.storage.rows import Cell, Row
-from proxy.vault import telling
+from proxy.vault import cursors, telling
 from proxy.vault.asking import ask, opened, sealed_cells
 from proxy.vault.records import Records
 from proxy.vault.within import Verified
@@ -289,24 +289,12 @@ def _asked(records: Records, name: str, cell: Cell) -> Cell:
 # ---------------------------------------------------------------------- cursors
 
 
-def _context(records: Records, client: str) -> bytes:
-    """What a cursor is bound to."""
-    return b"%b\x00%b%b" % (client.encode(), msgspec.json.encode(records.schema), records.rights.mark.encode())
-
-
 def _cursor(records: Records, question: Aggregation, after: tuple[Cell, ...], client: str) -> str:
     place = msgspec.msgpack.encode(_Place(_write(question), after))
-    return records.cursors.seal(zlib.compress(place), _context(records, client))
+    return cursors.seal(records, zlib.compress(place), cursors.bound(records, client))
 
 
 def _continued(records: Records, cursor: str, client: str) -> tuple[Aggregation, tuple[Cell, ...]]:
-    try:
-        place = _read_place(zlib.decompress(records.cursors.open(cursor, _context(records, client))))
-    except VaultError:
-        raise VaultError(
-            Code.INVALID_INPUT,
-            "The cursor cannot be used: it was changed, belongs to another client or schema, or the schema has changed "
-            "since; ask the question anew.",
-            (Detail("/next", "Is no cursor of this client for this schema."),),
-        ) from None
+    context = cursors.bound(records, client)
+    place = _read_place(zlib.decompress(cursors.opened(records, cursor, context, (Code.INVALID_INPUT, "/next"))))
     return _read(place.asked), place.after

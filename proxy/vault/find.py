@@ -2,20 +2,26 @@
 
 A row that does not open (changed, moved, under another key) is left out of a page and counted; asked for by its key alone, it
 is an error. A question for one key takes the way of the proxy's own look-ups and costs no search.
+
+A page ends at its limit or at so many bytes, whichever comes first. Its cursor has the place of its last row in the order of the
+question: what is created or deleted meanwhile moves nothing. Rows are opened, verified and rendered a few at a time, so that of a
+page only the sealed rows and what is made of them are in memory, never all records as objects besides.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from proxy.errors import Code, VaultError
+from proxy.errors import Code, Detail, VaultError
 from proxy.model.limits import DEFAULTS, Limits
 from proxy.model.query import KEY, Equals, Query, Test
 from proxy.model.record import Record
-from proxy.storage.query import Order, Page, Select
-from proxy.vault import telling
-from proxy.vault.asking import FIXED, Asked, ask, opened
+from proxy.storage.query import Order, Page, Select, Where
+from proxy.storage.rows import Cell, Row
+from proxy.vault import cursors, telling
+from proxy.vault.asking import FIXED, OPENED, ask, opened
 from proxy.vault.attached import with_attachments
 from proxy.vault.records import Records
 from proxy.vault.within import Verified
@@ -23,84 +29,196 @@ from proxy.vault.within import Verified
 #: Records that a filter endpoint is asked about at once, and for one page.
 ASKED = 1000
 MOST_ASKED = 10_000
+#: Bytes of sealed rows that are opened at once.
+PORTION = 2**20
 
 #: How often a page is asked for again because a record of it changed after it was opened for a partial match.
 TRIES = 3
 
+_T = TypeVar("_T")
+#: What is made of each record of a page.
+Render = Callable[[Record], _T]
 
-class Found(NamedTuple):
-    """A page of records, with their attachments, in order; how many hold in all; how many of this page do not open and are left out."""
+_UNUSABLE = (Code.INVALID_OPTIONS, "/options/next")
+_write = msgspec.json.Encoder(decimal_format="string").encode
 
-    records: list[Record]
+
+class Found(NamedTuple, Generic[_T]):
+    """A page of records, with their attachments, in order, each as it was rendered.
+
+    ``total``: how many hold in all, when the first page was asked for; ``unreadable``: how many of this page do not open and are
+    left out; ``next``: the cursor of the page after it, where there is more; ``cut``: whether the page ends for its size.
+    """
+
+    records: list[_T]
     total: int
     unreadable: int
+    next: str | None = None
+    cut: bool = False
 
 
-async def find(records: Records, query: Query, limits: Limits = DEFAULTS) -> Found:
+class _Place(NamedTuple):
+    """What a cursor holds: the cells of the last row by which the page is ordered, and its id; and the total."""
+
+    after: tuple[Any, ...]
+    total: int
+
+
+_read_place = msgspec.msgpack.Decoder(_Place).decode
+
+
+class Asker(NamedTuple, Generic[_T]):
+    """Who asks, and what becomes of each record. Without ``client`` pages have no cursors."""
+
+    render: Render[_T]
+    client: str | None = None
+    room: int | None = None  #: bytes of sealed rows in a page, where that is fewer than the limits allow
+
+
+def _as_it_is(record: Record) -> Record:
+    return record
+
+
+async def find(records: Records, query: Query, limits: Limits = DEFAULTS) -> Found[Record]:
+    """``page`` of the records as they are, without a cursor."""
+    return await page(records, query, limits, Asker(_as_it_is))
+
+
+async def page(records: Records, query: Query, limits: Limits, asker: Asker[_T]) -> Found[_T]:
     """The records for which all tests hold, and which are there for the caller.
 
     Raises ``VaultError``: ``CANNOT_OPEN`` for a record that was asked for by its key alone; ``CONFLICT`` when records kept
     losing or gaining a text that was searched for; ``TOO_BROAD`` also where a filter endpoint would have to be asked about more than
-    ``MOST_ASKED`` records; else as ``asking.ask``.
+    ``MOST_ASKED`` records; ``INVALID_OPTIONS`` for a cursor of somebody or something else; else as ``asking.ask``.
     """
-    query = msgspec.structs.replace(query, tests=(*query.tests, *records.rights.rows))
-    key = _key_alone(query.tests)
+    place = _place(records, query, asker.client)
+    asked = msgspec.structs.replace(query, tests=(*query.tests, *records.rights.rows))
+    key = _key_alone(asked.tests)
     if key is not None:
-        return await _one(records, key, query)
+        return await _one(records, key, query, asker)
+    search = _Search(records, query, asked, limits, asker, Verified(records, asked.tests))
     if records.gate is not None:
-        return await _allowed(records, query, limits)
-    page = await _looked(records, query, limits, Verified(records, query.tests))
-    return await _shown(records, page.records, page.total, page.unreadable)
+        return await _allowed(search, place)
+    found = await _looked(search, asked, None if place is None else place.after)
+    total = found.total if place is None else place.total
+    telling.keys_shown(records, [key for key, _ in found.shown])
+    more = _cursor(search, found.last, total) if found.more else None
+    return Found([one for _, one in found.shown], total, found.unreadable, more, found.cut)
 
 
-class _Page(NamedTuple):
+class _Search(NamedTuple, Generic[_T]):
+    """A question under way."""
+
+    records: Records
+    query: Query  #: as it was asked
+    asked: Query  #: with what the rights of the caller add
+    limits: Limits
+    asker: Asker[_T]
+    verified: Verified
+
+
+class _Looked(NamedTuple, Generic[_T]):
     """A page as it is stored."""
 
-    records: list[Record]
+    shown: list[tuple[str | None, _T]]  #: the key of each record, and what was made of it
+    #: Where each of them stands in the order, and the size of its row, by id; where a filter endpoint decides about each.
+    places: dict[int, tuple[tuple[Cell, ...], int]]
     total: int  #: how many hold in all
     unreadable: int  #: how many of the page do not open
     rows: int  #: how many the engine found for the page
+    last: tuple[Cell, ...] | None  #: where the page ends
+    more: bool
+    cut: bool
 
 
-async def _looked(records: Records, query: Query, limits: Limits, verified: Verified) -> _Page:
+async def _looked(search: _Search[_T], query: Query, after: tuple[Cell, ...] | None) -> _Looked[_T]:
     for _ in range(TRIES):
-        asked = await ask(records, query.tests, limits)
-        rows, total = await _page(records, query, asked)
-        found = [record async for record in opened(records, rows) if record is not None]
-        if all(map(asked.stands, found)):
-            really = verified.only(found)
-            total -= len(found) - len(really)
-            return _Page(really, total, len(rows) - len(found), len(rows))
+        found = await _once(search, query, after)
+        if found is not None:
+            return found
     raise VaultError(Code.CONFLICT, "Records changed while they were searched; ask again.")
 
 
-async def _allowed(records: Records, query: Query, limits: Limits) -> Found:
+async def _once(search: _Search[_T], query: Query, after: tuple[Cell, ...] | None) -> _Looked[_T] | None:
+    """A page; ``None`` where a record changed after it was opened for a partial match."""
+    records = search.records
+    asked = await ask(records, query.tests, search.limits)
+    stored = await _page(records, query, asked.where, (after, _room(search)))
+    rows, size = stored.rows, len(stored.rows)
+    last = _end(records, query, rows[-1]) if rows else None
+    rows.reverse()  # what was rendered is let go
+    shown: list[tuple[str | None, _T]] = []
+    places: dict[int, tuple[tuple[Cell, ...], int]] = {}
+    unreadable = tampered = 0
+    while rows:
+        portion = portion_of(rows)
+        found = [record async for record in opened(records, portion) if record is not None]
+        if not all(map(asked.stands, found)):
+            return None
+        really = search.verified.only(found)
+        unreadable, tampered = unreadable + len(portion) - len(found), tampered + len(found) - len(really)
+        if records.gate is not None:
+            places.update((row.rid, (_end(records, query, row), len(row.body))) for row in portion)
+        shown += [(record.key, search.asker.render(record)) for record in await with_attachments(records, really)]
+        del portion, found, really
+        if rows:
+            await asyncio.sleep(0)
+    cut = stored.more and size < query.limit
+    return _Looked(shown, places, stored.total - tampered, unreadable, size, last, stored.more, cut)
+
+
+def _room(search: _Search[Any]) -> int:
+    """Bytes of sealed rows that a page may have."""
+    most, room = search.limits.page_bytes, search.asker.room
+    return most if room is None else min(most, room)
+
+
+def portion_of(rows: list[Row]) -> list[Row]:
+    """The next rows, taken from the end: so many as are opened at once."""
+    portion, size = [rows.pop()], 0
+    while rows and len(portion) < OPENED and (size := size + len(portion[-1].body)) < PORTION:
+        portion.append(rows.pop())
+    return portion
+
+
+async def _allowed(search: _Search[_T], place: _Place | None) -> Found[_T]:
     """The page of what a filter endpoint lets the caller read, and of nothing else.
 
     Were others counted and taken out afterwards, a page that lacks what it could have had would tell that one of them matches.
-    So those before the page are asked about as well. Raises ``VaultError`` (TOO_BROAD) where they are too many.
+    So those before the page are asked about as well, and a full page always has a cursor, whether or not there is more. Raises
+    ``VaultError`` (TOO_BROAD) where they are too many.
     """
-    seen = set[int]()
-    found: list[Record] = []
-    verified = Verified(records, query.tests)
-    place, end = 0, query.offset + query.limit
-    size = min(end, ASKED)  # what is asked where all of it is allowed
-    while len(seen) < end:
-        page = msgspec.structs.replace(query, offset=place, limit=size)
-        stored = await _looked(records, page, limits, verified)
-        for record in await records.permitted(stored.records):
-            if query.offset <= len(seen) < end and record.rid not in seen:
-                found.append(record)
-            seen.add(record.rid)
-        if stored.rows < size:
+    records, query = search.records, search.asked
+    shown: list[tuple[str | None, _T]] = []
+    skipped = asked = 0
+    after, last = None if place is None else place.after, None
+    left = _room(search)
+    asker = Asker(_as_it_is, search.asker.client, search.asker.room)
+    whole = _Search(records, search.query, query, search.limits, asker, search.verified)
+    size, cut = min(query.offset + query.limit, ASKED), False  # what is asked where all of it is allowed
+    while len(shown) < query.limit and not cut:
+        some = await _looked(whole, msgspec.structs.replace(query, offset=0, limit=size), after)
+        readable = await records.permitted([record for _, record in some.shown])
+        further, skipped = readable[max(0, query.offset - skipped) :], skipped + len(readable)
+        for record in further[: query.limit - len(shown)]:
+            end, weight = some.places[record.rid]
+            left -= weight
+            if left < 0 and shown:
+                cut = True
+                break
+            shown.append((record.key, search.asker.render(record)))
+            last = end
+        asked, after, size = asked + some.rows, some.last, ASKED
+        if not some.more:
             break
-        place, size = place + size, ASKED
-        if place >= MOST_ASKED and len(seen) < end:
+        if asked >= MOST_ASKED and len(shown) < query.limit and not cut:
             raise VaultError(
                 Code.TOO_BROAD,
                 f"The filter endpoint would have to be asked about more than {MOST_ASKED:,} records; add conditions, or export.",
             )
-    return await _told(records, found)
+    telling.keys_shown(records, [key for key, _ in shown])
+    more = _cursor(search, last, 0) if cut or len(shown) == query.limit else None
+    return Found([one for _, one in shown], len(shown), 0, more, cut)
 
 
 def _key_alone(tests: Sequence[Test]) -> str | None:
@@ -113,31 +231,59 @@ def _key_alone(tests: Sequence[Test]) -> str | None:
     return key
 
 
-async def _one(records: Records, key: str, query: Query) -> Found:
+async def _one(records: Records, key: str, query: Query, asker: Asker[_T]) -> Found[_T]:
     rows = await records.collection.by_key((key,))
-    shown = [records.open(row) for row in rows.values()] if query.offset == 0 else []
-    return await _shown(records, shown, len(rows), 0)
-
-
-async def _shown(records: Records, found: list[Record], total: int, unreadable: int) -> Found:
-    """The page; where a filter endpoint decides, with no word about what it does not allow (specification, "Frontend calls")."""
+    found = [records.open(row) for row in rows.values()] if query.offset == 0 else []
+    total = len(rows)
     if records.gate is not None:
-        return await _told(records, await records.permitted(found))
+        found = await records.permitted(found)
+        total = len(found)
     telling.shown(records, found)
-    return Found(await with_attachments(records, found), total, unreadable)
+    return Found([asker.render(record) for record in await with_attachments(records, found)], total, 0)
 
 
-async def _told(records: Records, found: list[Record]) -> Found:
-    telling.shown(records, found)
-    return Found(await with_attachments(records, found), len(found), 0)
-
-
-async def _page(records: Records, query: Query, asked: Asked) -> Page:
+async def _page(records: Records, query: Query, where: Where, ends: tuple[tuple[Cell, ...] | None, int]) -> Page:
     collection = records.collection
     order = tuple(Order(_column(records, key.field), key.descending) for key in query.sort)
-    select = Select(asked.where, collection.clock(), order, query.limit, query.offset)
+    counted = ends[0] is None
+    select = Select(where, collection.clock(), order, query.limit, query.offset, counted, *ends)
     return await collection.store.select(collection.table, select)
 
 
 def _column(records: Records, name: str) -> str:
     return FIXED.get(name) or records.column(name)
+
+
+# ---------------------------------------------------------------------- cursors
+
+
+def _end(records: Records, query: Query, row: Row) -> tuple[Cell, ...]:
+    """Where a row stands in the order of the question."""
+    cells = [
+        getattr(row, FIXED[key.field][1:]) if key.field in FIXED else records.stored(row, key.field)
+        for key in query.sort
+    ]
+    return (*cells, row.rid)
+
+
+def _context(records: Records, query: Query, client: str) -> bytes:
+    """What a cursor is bound to; of the question, which records it asks for, and in which order."""
+    return cursors.bound(records, client, b"find\x00" + _write((query.tests, query.sort)))
+
+
+def _cursor(search: _Search[Any], after: tuple[Cell, ...] | None, total: int) -> str | None:
+    client = search.asker.client
+    if client is None or after is None:
+        return None
+    place = msgspec.msgpack.encode(_Place(after, total))
+    return cursors.seal(search.records, place, _context(search.records, search.query, client))
+
+
+def _place(records: Records, query: Query, client: str | None) -> _Place | None:
+    """The place of the cursor of a question. Raises ``VaultError`` (INVALID_OPTIONS) for one that is not its own."""
+    if query.next is None:
+        return None
+    if client is None:
+        detail = Detail("/options/next", "Is not known here: pages of this operation go on by their offset.")
+        raise VaultError(Code.INVALID_OPTIONS, "The options of the search cannot be used.", (detail,))
+    return _read_place(cursors.opened(records, query.next, _context(records, query, client), _UNUSABLE))

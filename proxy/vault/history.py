@@ -6,6 +6,7 @@ entry then is the note of its end. Records that had the same key one after the o
 
 from proxy.errors import Code, VaultError
 from proxy.model.builtin import is_collected
+from proxy.model.limits import DEFAULTS
 from proxy.model.policy import Act
 from proxy.model.record import Action, Record
 from proxy.storage.changes import Remove
@@ -20,20 +21,23 @@ from proxy.vault.within import Within
 _PAGE = 1_000
 
 
-async def history(records: Records, key: str, limit: int, offset: int) -> tuple[list[Record], int]:
+async def history(
+    records: Records, key: str, limit: int, offset: int, room: int = DEFAULTS.page_bytes
+) -> tuple[list[Record], int]:
     """A page of the versions of a record, and how many there are in all. A past one that does not open is left out.
 
-    Raises ``VaultError``: ``NOT_FOUND`` when neither record nor past versions are there; ``CANNOT_OPEN`` for the present one.
+    The page ends early where it would have more than ``room`` bytes of sealed versions; one it has in any case. Raises
+    ``VaultError``: ``NOT_FOUND`` when neither record nor past versions are there; ``CANNOT_OPEN`` for the present one.
     """
     if records.gate is not None and not await records.gate.allowed(Act.READ, (key,)):
         raise _unknown(records)
     if records.rights.rows:
-        return await _narrowed(records, key, limit, offset)
+        return await _narrowed(records, key, (limit, offset), room)
     collection, digest = records.collection, records.collection.key_hash(key)
-    row, past, total = await _read(records, digest, limit, offset)
+    row, past, total = await _read(records, digest, (limit, offset), room)
     if row is not None and not collection.alive(row):
         await _sweep(records, digest)
-        row, past, total = await _read(records, digest, limit, offset)
+        row, past, total = await _read(records, digest, (limit, offset), room)
     if row is None and not total:
         raise _unknown(records)
     present = None if row is None else _present(records, row, needed=not offset)
@@ -43,48 +47,79 @@ async def history(records: Records, key: str, limit: int, offset: int) -> tuple[
     return found, total + (row is not None)
 
 
-async def _narrowed(records: Records, key: str, limit: int, offset: int) -> tuple[list[Record], int]:
+async def _narrowed(records: Records, key: str, span: tuple[int, int], room: int) -> tuple[list[Record], int]:
     """The same for a caller for whom not every record is there: the newest version decides whether this one is.
 
-    Of the others it sees those that would be there if they were the newest. All are looked at: what counts is known only then.
+    Of the others it sees those that would be there if they were the newest. All are looked at, so many bytes at a time: what
+    counts is known only then.
     """
     collection, digest, within = records.collection, records.collection.key_hash(key), Within(records)
-    row, past, total = await _read(records, digest, _PAGE, 0)
+    row, past, total = await _read(records, digest, (_PAGE, 0), room)
     if row is not None and not collection.alive(row):
         await _sweep(records, digest)
-        row, past, total = await _read(records, digest, _PAGE, 0)
-    while len(past) < total and (more := await _further(records, digest, len(past))):
-        past += more
+        row, past, total = await _read(records, digest, (_PAGE, 0), room)
     present = None if row is None else within.open(row)
     if row is not None and present is None:
         raise _unknown(records)
-    before = await _proven(records, key, present, _opened(records, key, past, row))
-    versions = [*([] if present is None else [present]), *before]
-    if not versions or not within.holds(versions[0]):
+    page = _Narrowed(*span, room)
+    if row is not None and present is not None:
+        page.add(present, len(row.body))
+    read = 0
+    while past:
+        read += len(past)
+        sizes = {(one.rid, one.version): len(one.body) for one in past}
+        for version in await _proven(records, key, present, _opened(records, key, past, row)):
+            if within.holds(version):
+                page.add(version, sizes[version.rid, version.version])
+            elif not page.seen:
+                raise _unknown(records)
+        past = await _further(records, digest, read, room) if read < total else []
+    if not page.seen:
         raise _unknown(records)
-    seen = list(filter(within.holds, versions))
-    page = seen[offset : offset + limit]
-    telling.shown(records, page)
-    return page, len(seen)
+    telling.shown(records, page.shown)
+    return page.shown, page.seen
 
 
-async def _further(records: Records, digest: bytes, offset: int) -> list[Past]:
-    return (await records.collection.store.past(records.collection.table, digest, _PAGE, offset))[0]
+class _Narrowed:
+    """The page of those versions that the caller may see."""
+
+    def __init__(self, limit: int, offset: int, room: int) -> None:
+        self.shown: list[Record] = []
+        self.seen = 0  #: of the whole history
+        self._first, self._end = offset, offset + limit
+        self._room = room
+
+    def add(self, version: Record, size: int) -> None:
+        """The next version, whose row has so many bytes."""
+        if self._first <= self.seen < self._end:
+            self._room -= size
+            if self._room >= 0 or not self.shown:
+                self.shown.append(version)
+            else:
+                self._end = self.seen
+        self.seen += 1
 
 
-async def _read(records: Records, digest: bytes, limit: int, offset: int) -> tuple[Row | None, list[Past], int]:
+async def _further(records: Records, digest: bytes, offset: int, room: int) -> list[Past]:
+    return (await records.collection.store.past(records.collection.table, digest, _PAGE, offset, room))[0]
+
+
+async def _read(
+    records: Records, digest: bytes, span: tuple[int, int], room: int
+) -> tuple[Row | None, list[Past], int]:
     """The row and its page of past versions, as they were at one moment.
 
     They are two reads, and an update between them moves a version from one to the other: so the row is read again until
     nothing moved. A record that never rests is shown as the last look found it.
     """
-    collection = records.collection
+    collection, (limit, offset) = records.collection, span
     row = (await collection.store.by_keys(collection.table, (digest,))).get(digest)
     past: list[Past] = []
     total = 0
     for _ in range(TRIES):
         first, size = (max(0, offset - 1), limit - (not offset)) if row is not None else (offset, limit)
-        past, total = await collection.store.past(collection.table, digest, size, first)
+        left = room if row is None or offset else room - len(row.body)
+        past, total = await collection.store.past(collection.table, digest, size if left > 0 else 0, first, left)
         again = (await collection.store.by_keys(collection.table, (digest,))).get(digest)
         if again == row:
             break
@@ -151,7 +186,7 @@ def _tells(records: Records, version: Record, key: str) -> bool:
 async def _proofs(records: Records, key: str, rids: set[int]) -> set[int]:
     """Those of the numbers of which any past version under the key tells the key."""
     digest, proven, offset = records.collection.key_hash(key), set[int](), 0
-    while some := await _further(records, digest, offset):
+    while some := await _further(records, digest, offset, DEFAULTS.page_bytes):
         wanted = [past for past in some if past.rid in rids]
         proven |= {version.rid for version in _opened(records, key, wanted, None) if _tells(records, version, key)}
         offset += len(some)

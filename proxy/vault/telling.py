@@ -11,7 +11,12 @@ from proxy.vault.records import Records
 
 def shown(records: Records, found: Sequence[Record]) -> None:
     """These records are about to be shown, whole."""
-    noting.revealed(records.name, [record.key for record in found], _names(records) if found else ())
+    keys_shown(records, [record.key for record in found])
+
+
+def keys_shown(records: Records, keys: Sequence[str | None]) -> None:
+    """The records of these keys are about to be shown, whole."""
+    noting.revealed(records.name, keys, _names(records) if keys else ())
 
 
 def added_up(records: Records, groups: int, fields: Iterable[str]) -> None:

@@ -38,6 +38,7 @@ DIFFERS = {
     "expires_at",
     "run",
     "began_at",
+    "next",
 }
 
 DOCUMENT = assemble(OPERATIONS, DESCRIBED)

@@ -140,7 +140,10 @@ async def test_a_page_holds_no_more_bytes_than_it_has_room_for_and_always_one_ro
         page = await store.select(TABLE, Select(ALWAYS, NOW, room=room))
         assert (page.rows, page.total, page.more) == (whole[:held], 6, held < 6)
         named = await store.select(TABLE, Select(Is("@rid", (1, 2, 3)), NOW, room=room))
-        assert (named.rows, named.more) == (whole[: min(held, 3)] if named.rows[0] == whole[0] else named.rows, held < 3)
+        assert (named.rows, named.more) == (
+            whole[: min(held, 3)] if named.rows[0] == whole[0] else named.rows,
+            held < 3,
+        )
 
 
 async def test_long_lists_of_ids_are_answered(store: Store) -> None:

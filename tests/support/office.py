@@ -1,6 +1,7 @@
 """An instance with its first client, as an operator and a program of somebody's own use it: by commands, and over HTTP."""
 
 import asyncio
+import io
 import json
 import os
 import sys
@@ -60,8 +61,10 @@ class Office:
 
     async def _once(self, method: str, path: str, content: Any) -> tuple[int, bytes]:
         headers = {"Authorization": f"Bearer {self._token}"}
-        more: dict[str, Any] = {} if content is None else {"json": content}
-        async with self.session.request(method, self.instance.vault + path, headers=headers, **more) as answer:
+        body = None
+        if content is not None:
+            headers["Content-Type"], body = "application/json", io.BytesIO(json.dumps(content).encode())
+        async with self.session.request(method, self.instance.vault + path, headers=headers, data=body) as answer:
             return answer.status, await answer.read()
 
     async def _renew(self) -> None:

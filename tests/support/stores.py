@@ -156,8 +156,10 @@ class FailingStore:
     async def scan(self, table: str, after: int, limit: int) -> list[Row]:
         return await self._pass(self.inner.scan, table, after, limit)
 
-    async def past(self, table: str, key: bytes, limit: int, offset: int) -> tuple[list[Past], int]:
-        return await self._pass(self.inner.past, table, key, limit, offset)
+    async def past(
+        self, table: str, key: bytes, limit: int, offset: int, room: int | None = None
+    ) -> tuple[list[Past], int]:
+        return await self._pass(self.inner.past, table, key, limit, offset, room)
 
     async def past_scan(self, table: str, after: tuple[int, int], limit: int) -> list[Past]:
         return await self._pass(self.inner.past_scan, table, after, limit)

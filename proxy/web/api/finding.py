@@ -1,17 +1,25 @@
 """Handlers that search records, add them up, and show what they were."""
 
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, Final
 
 from proxy.model.filters import read_aggregate, read_find
 from proxy.model.policy import Act
+from proxy.model.query import Query
+from proxy.model.record import Record
 from proxy.vault.aggregate import aggregate
 from proxy.vault.export import export
-from proxy.vault.find import Found, find
+from proxy.vault.find import Asker, Found, Render, page
 from proxy.vault.history import history
 from proxy.vault.records import Records
 from proxy.web.api import shapes, wire
 from proxy.web.api.models import records_of
 from proxy.web.api.operation import Answer, Call
+from proxy.web.memory import release
+
+#: Bytes of sealed records in a page that waits for nobody.
+SMALL: Final = 2**20
 
 
 async def find_records(call: Call) -> Answer:
@@ -28,9 +36,7 @@ async def find_direct(call: Call) -> Answer:
 async def find_ids(call: Call) -> Answer:
     """The keys of the records that match."""
     records, content = _named(call)
-    query = read_find(records.known, content, call.services.limits)
-    result = await find(records, query, call.services.limits)
-    return wire.page([record.key for record in result.records], query.limit, query.offset, result.total, told(result))
+    return await answered(call, records, read_find(records.known, content, call.services.limits), _key)
 
 
 async def aggregate_records(call: Call) -> Answer:
@@ -48,13 +54,17 @@ async def export_records(call: Call) -> Answer:
     records = records_of(call, Act.READ)
     limits = call.services.limits
     limit = shapes.number(call, "limit", limits.find_default, 1, limits.find_maximum)
-    result = await export(records, call.query.get("next"), limit, call.principal.client)
-    primary = records.primary.name if records.primary is not None else None
-    shown = [wire.found(records.rights.shown(record), records.name, primary) for record in result.records]
-    meta: dict[str, Any] = {"count": len(shown), "next": result.next, **wire.redacted_fields(records)}
-    if result.unreadable:
-        meta["unreadable"] = result.unreadable
-    return wire.answer(200, {"data": shown, "meta": meta})
+    render = _render(records)
+
+    async def asked(room: int | None) -> tuple[Answer, bool]:
+        asker = Asker(render, call.principal.client, room)
+        result = await export(records, call.query.get("next"), limit, asker, limits)
+        meta: dict[str, Any] = {"count": len(result.records), "next": result.next, **wire.redacted_fields(records)}
+        if result.unreadable:
+            meta["unreadable"] = result.unreadable
+        return wire.pages(result.records, meta), result.cut
+
+    return await sized(call, asked)
 
 
 async def record_history(call: Call) -> Answer:
@@ -63,18 +73,110 @@ async def record_history(call: Call) -> Answer:
     limit = shapes.number(call, "limit", limits.find_default, 1, limits.find_maximum)
     offset = shapes.number(call, "offset", 0, 0, 2**31 - 1)
     records = records_of(call, Act.READ)
-    versions, total = await history(records, call.path["record_key"], limit, offset)
-    shown = [wire.version(records.rights.shown(record)) for record in versions]
-    return wire.page(shown, limit, offset, total, wire.redacted_fields(records))
+
+    def render(record: Record) -> bytes:
+        return wire.encode(wire.version(records.rights.shown(record)))
+
+    return await versions(call, records, (limit, offset), render)
 
 
 async def _find(call: Call, records: Records, content: Any) -> Answer:
     query = read_find(records.known, content, call.services.limits)
-    result = await find(records, query, call.services.limits)
+    return await answered(call, records, query, _render(records), wire.redacted_fields(records))
+
+
+async def answered(
+    call: Call, records: Records, query: Query, render: Render[bytes], more: Mapping[str, Any] | None = None
+) -> Answer:
+    """The page of a question, each record rendered as JSON; ``more`` of its ``meta``."""
+
+    async def asked(room: int | None) -> tuple[Answer, bool]:
+        asker = Asker(render, call.principal.client, room)
+        result = await page(records, query, call.services.limits, asker)
+        meta = wire.meta_of(
+            len(result.records), query.limit, query.offset, result.total, {**told(result), **(more or {})}
+        )
+        return wire.pages(result.records, meta), result.cut
+
+    return await sized(call, asked)
+
+
+async def versions(call: Call, records: Records, span: tuple[int, int], render: Render[bytes]) -> Answer:
+    """A page of the versions of a record, each rendered as JSON."""
+    limit, offset = span
+    most = call.services.limits.page_bytes
+
+    async def asked(room: int | None) -> tuple[Answer, bool]:
+        found, total = await history(records, call.path["record_key"], limit, offset, min(most, room or most))
+        meta = wire.meta_of(len(found), limit, offset, total, wire.redacted_fields(records))
+        cut = len(found) < limit and offset + len(found) < total
+        found.reverse()  # what was rendered is let go
+        return wire.pages([render(found.pop()) for _ in range(len(found))], meta), cut
+
+    return await sized(call, asked)
+
+
+async def sized(call: Call, asked: Callable[[int | None], Awaitable[tuple[Answer, bool]]]) -> Answer:
+    """The answer to a question, within ``SMALL`` bytes if it has room there; else it waits for one of the few large pages.
+
+    A large page holds its place until it is sent, so what all of them have in memory together is bounded.
+    """
+    answer, cut = await asked(SMALL)
+    if not cut:
+        return answer
+    large, key = call.services.large_pages, call.principal.client
+    await large.enter(key)
+    try:
+        answer, _ = await asked(None)
+        if answer.stream is None:
+            large.leave(key)
+            return answer
+        return answer._replace(stream=_Leaving(answer.stream, partial(large.leave, key)))
+    except BaseException:
+        large.leave(key)
+        raise
+
+
+class _Leaving:
+    """A stream that gives its place to others as soon as it has ended, or nobody wants it any more."""
+
+    def __init__(self, stream: AsyncIterator[bytes], leave: Callable[[], None]) -> None:
+        self._stream: AsyncIterator[bytes] | None = stream
+        self._leave = leave
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._stream is None:
+            raise StopAsyncIteration
+        try:
+            return await anext(self._stream)
+        except StopAsyncIteration:
+            await self.aclose()
+            raise
+
+    async def aclose(self) -> None:
+        """Let go of what was not sent. Idempotent."""
+        if self._stream is not None:
+            self._stream = None
+            self._leave()
+            release()
+
+    def __del__(self) -> None:
+        if self._stream is not None:  # it was never sent: the request ended before
+            self._leave()
+
+
+def _render(records: Records) -> Render[bytes]:
+    """What makes the JSON of a record that was found."""
     primary = records.primary.name if records.primary is not None else None
-    shown = [wire.found(records.rights.shown(record), records.name, primary) for record in result.records]
-    more = {**told(result), **wire.redacted_fields(records)}
-    return wire.page(shown, query.limit, query.offset, result.total, more)
+    shown, name = records.rights.shown, records.name
+    return lambda record: wire.encode(wire.found(shown(record), name, primary))
+
+
+def _key(record: Record) -> bytes:
+    return wire.encode(record.key)
 
 
 def _named(call: Call) -> tuple[Records, dict[str, Any]]:
@@ -86,6 +188,7 @@ def _named(call: Call) -> tuple[Records, dict[str, Any]]:
     return call.records(content["schema"], Act.READ), rest
 
 
-def told(result: Found) -> dict[str, int]:
-    """What else ``meta`` tells: how many records of this page did not open, where there are any."""
-    return {"unreadable": result.unreadable} if result.unreadable else {}
+def told(result: Found[Any]) -> dict[str, Any]:
+    """What else ``meta`` tells: how many records of this page did not open, where there are any; the cursor, where there is more."""
+    unreadable = {"unreadable": result.unreadable} if result.unreadable else {}
+    return unreadable if result.next is None else {**unreadable, "next": result.next}

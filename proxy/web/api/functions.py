@@ -33,7 +33,8 @@ def asking(call: Call) -> Callable[[str, Any], Awaitable[Any]]:
         handler, path, content = _ASKED[operation](given)
         asked = replace(call, path=path, query={}, body=b"", content=content, keep=None)
         answer = await handler(asked)
-        return _decode(answer.body) if answer.body else None
+        body = answer.body if answer.stream is None else b"".join([piece async for piece in answer.stream])
+        return _decode(body) if body else None
 
     return ask
 

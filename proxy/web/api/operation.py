@@ -28,6 +28,7 @@ from proxy.web.api.auditing import Auditing
 from proxy.web.guard.firewall import Firewall, Mode, refused
 from proxy.web.guard.quotas import Quotas
 from proxy.web.guard.reach import NOWHERE, Reach
+from proxy.web.guard.turns import LargePages
 from proxy.web.peers import Trusted
 
 
@@ -133,6 +134,7 @@ class Services:
     screened: Callable[[str], None] = _unscreened  #: told of each request from outside: blocked, masked
     quotas: Quotas = field(default_factory=Quotas)  #: how often, and how much at a time
     limited: Callable[[str], None] = _unscreened  #: told of each refusal: by which limit
+    large_pages: LargePages = field(default_factory=LargePages)  #: how many large pages are in memory at one time
 
     @property
     def blocks(self) -> bool:

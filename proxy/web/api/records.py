@@ -30,10 +30,9 @@ from proxy.vault import update as updating
 from proxy.vault import write as writing
 from proxy.vault.aggregate import aggregate
 from proxy.vault.find import find
-from proxy.vault.history import history
 from proxy.vault.records import Records
 from proxy.web.api import recordwire, shapes, wire
-from proxy.web.api.finding import told
+from proxy.web.api.finding import answered, versions
 from proxy.web.api.models import GONE, Show, gone, records_of
 from proxy.web.api.models import told as sent
 from proxy.web.api.operation import Answer, Call, Handler
@@ -115,11 +114,12 @@ async def find_records(call: Call) -> Answer:
     shapes.check_country(call, content, spelled=True)
     records, limits = records_of(call, Act.READ), call.services.limits
     query = read_record_find(records.known, _without_country(content), limits)
-    result = await find(records, query, limits)
     rights, country = records.rights, call.services.country
-    shown = [recordwire.shown(rights.shown(record), country, rights) for record in result.records]
-    more = {**told(result), **wire.redacted_fields(records)}
-    return wire.page(shown, query.limit, query.offset, result.total, more)
+
+    def render(record: Record) -> bytes:
+        return wire.encode(recordwire.shown(rights.shown(record), country, rights))
+
+    return await answered(call, records, query, render, wire.redacted_fields(records))
 
 
 async def aggregate_records(call: Call) -> Answer:
@@ -157,9 +157,11 @@ async def record_history(call: Call) -> Answer:
     limit = shapes.number(call, "limit", limits.find_default, 1, limits.find_maximum)
     offset = shapes.number(call, "offset", 0, 0, 2**31 - 1)
     records = records_of(call, Act.READ)
-    versions, total = await history(records, call.path[RECORD_KEY], limit, offset)
-    shown = [recordwire.version(records.rights.shown(record), records.rights) for record in versions]
-    return wire.page(shown, limit, offset, total, wire.redacted_fields(records))
+
+    def render(record: Record) -> bytes:
+        return wire.encode(recordwire.version(records.rights.shown(record), records.rights))
+
+    return await versions(call, records, (limit, offset), render)
 
 
 # ---------------------------------------------------------------------- parts

@@ -20,6 +20,7 @@ from proxy.model.record import Record
 from proxy.storage.changes import Change
 from proxy.vault import rehash as rehashing
 from proxy.vault.export import export
+from proxy.vault.find import Asker
 from proxy.vault.records import Records
 from proxy.vault.rehash import Made, Rehash
 from proxy.vault.rehash_job import RehashJob, Run, Wanted
@@ -89,12 +90,13 @@ async def tokens(call: Call) -> Answer:
     """The tokens that there are of all records, page by page."""
     records, limits = call.records(RECORDS, Act.READ), call.services.limits
     limit = shapes.number(call, "limit", limits.find_default, 1, limits.find_maximum)
-    page = await export(records, call.query.get("next"), limit, call.principal.client)
-    data = [
-        {**_named(records, record), "fields": fields}
-        for record in page.records
-        if (fields := rehashing.newest(records, record, lambda name: _sees(records, name)))
-    ]
+
+    def render(record: Record) -> dict[str, Any] | None:
+        fields = rehashing.newest(records, record, lambda name: _sees(records, name))
+        return {**_named(records, record), "fields": fields} if fields else None
+
+    page = await export(records, call.query.get("next"), limit, Asker(render, call.principal.client), limits)
+    data = [one for one in page.records if one is not None]
     return wire.answer(200, {"data": data, "meta": {"count": len(data), "next": page.next}})
 
 

@@ -37,6 +37,9 @@ _REPLAYED: Final = "Idempotent-Replayed"
 #: Seconds within which the body of a request has to be there; uploads have their own limits.
 _BODY_SECONDS: Final = 60.0
 
+#: Seconds within which a reader has to take a piece of an answer: what it does not take stays in memory.
+_PIECE_SECONDS: Final = 30.0
+
 #: Bytes of a body that somebody may send without a token: a form with credentials, which is a tenth of it.
 _STRANGER_BYTES: Final = 16 * 1024
 
@@ -118,7 +121,11 @@ class _Served:
                 else:
                     answer = await operation.handler(call)
         if page is not None:
-            await self._services.audit.answered(page, answer.status, call.rights_to, repeated=repeated)
+            try:
+                await self._services.audit.answered(page, answer.status, call.rights_to, repeated=repeated)
+            except BaseException:
+                await _close(answer)
+                raise
         return answer
 
 
@@ -187,10 +194,14 @@ async def _stream(request: web.Request, answer: Answer, headers: CIMultiDict[str
         await response.prepare(request)
         if request.method != "HEAD":
             async for piece in stream:
-                await response.write(piece)
+                async with asyncio.timeout(_PIECE_SECONDS):
+                    await response.write(piece)
         await response.write_eof()
     except (ConnectionError, asyncio.CancelledError):
         raise  # nobody reads any more
+    except TimeoutError:
+        if request.transport is not None:
+            request.transport.abort()
     except Exception:  # after the head nothing else can be answered: the connection breaks, so that it shows
         if not response.prepared:
             raise
@@ -198,6 +209,11 @@ async def _stream(request: web.Request, answer: Answer, headers: CIMultiDict[str
         if request.transport is not None:
             request.transport.abort()
     finally:
-        if (close := getattr(stream, "aclose", None)) is not None:
-            await close()  # a reader that went away must not leave a file open
+        await _close(answer)  # a reader that went away must not leave a file open
     return response
+
+
+async def _close(answer: Answer) -> None:
+    """Let go of what an answer has not sent."""
+    if (close := getattr(answer.stream, "aclose", None)) is not None:
+        await close()

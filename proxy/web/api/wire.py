@@ -6,7 +6,7 @@ Decimals are JSON numbers with every digit they have; instants are UTC with mill
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -20,6 +20,7 @@ from proxy.vault.records import Records
 from proxy.web.api.operation import Answer
 
 _PARAMETER: Final = re.compile(r"\{(\w+)\}", re.ASCII)
+_HEAD: Final = b'{"data":['
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
@@ -97,8 +98,42 @@ def version(record: Shown) -> dict[str, Any]:
     }
 
 
+#: Bytes of an answer that are written at once; a smaller one is sent whole.
+PIECE: Final = 256 * 1024
+
+
+def pages(items: list[bytes], meta: Mapping[str, Any]) -> Answer:
+    """A page of items that are JSON already, with its ``meta``; a large one is streamed, and what was sent is let go."""
+    tail = b'],"meta":%b}' % _encode(meta)
+    length = len(_HEAD) + sum(map(len, items)) + max(0, len(items) - 1) + len(tail)
+    if length <= PIECE:
+        return Answer(200, b"".join((_HEAD, b",".join(items), tail)))
+    return Answer(200, stream=_streamed(items, tail), length=length)
+
+
+async def _streamed(items: list[bytes], tail: bytes) -> AsyncIterator[bytes]:
+    items.reverse()
+    held, size = [_HEAD], len(_HEAD)
+    while items:
+        item = items.pop()
+        for start in range(0, len(item), PIECE):
+            piece = item if len(item) <= PIECE else item[start : start + PIECE]
+            held.append(piece)
+            size += len(piece)
+            if size >= PIECE:
+                yield b"".join(held)
+                held, size = [], 0
+        if items:
+            held.append(b",")
+    yield b"".join((*held, tail))
+
+
+def meta_of(count: int, limit: int, offset: int, total: int, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What ``meta`` of a listing tells."""
+    return {"count": count, "limit": limit, "offset": offset, "total": total, **(more or {})}
+
+
 def page(data: Iterable[Any], limit: int, offset: int, total: int, more: Mapping[str, Any] | None = None) -> Answer:
     """A page of a listing with its ``meta``."""
     items = list(data)
-    meta = {"count": len(items), "limit": limit, "offset": offset, "total": total, **(more or {})}
-    return answer(200, {"data": items, "meta": meta})
+    return answer(200, {"data": items, "meta": meta_of(len(items), limit, offset, total, more)})

@@ -81,7 +81,38 @@ class Turns:
 
     def _refused(self) -> VaultError:
         self._told()
+        if self._code is Code.OVERLOADED:
+            refusal = VaultError(
+                self._code, "Too many large pages are under way at the same time; ask again, or for fewer records."
+            )
+            refusal.retry_after = 1
+            return refusal
         what = "uploads" if self._code is Code.TOO_MANY_UPLOADS else "requests"
         refusal = VaultError(self._code, f"This client has too many {what} under way at the same time.")
         refusal.retry_after = 1
         return refusal
+
+
+class LargePages:
+    """Turns of pages that are too large to be held by everybody at once: a few in all, and fewer of one caller.
+
+    Each one is in memory until it is sent, sealed and encoded.
+    """
+
+    def __init__(self, most: int = 3, waiting: int = 256, told: Callable[[], None] = lambda: None) -> None:
+        self._own = Turns(max(1, most - 1), waiting, told=told)
+        self._all = Turns(most, waiting, Code.OVERLOADED, told)
+
+    async def enter(self, key: str) -> None:
+        """Return when it is this one's turn; call ``leave`` when it is over. Raises ``VaultError`` where the line is full."""
+        await self._own.enter(key)
+        try:
+            await self._all.enter("")
+        except BaseException:
+            self._own.leave(key)
+            raise
+
+    def leave(self, key: str) -> None:
+        """One is over."""
+        self._all.leave("")
+        self._own.leave(key)

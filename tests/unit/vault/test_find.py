@@ -20,7 +20,7 @@ from tests.support.stores import FailingStore
 from tests.support.vaults import make_bench
 
 
-async def ask(contacts: Contacts, where: Any, **options: Any) -> Found:
+async def ask(contacts: Contacts, where: Any, **options: Any) -> Found[Any]:
     return await find(contacts.records, read_find(CONTACT, {"filter": where, "options": options}, DEFAULTS))
 
 

@@ -114,11 +114,13 @@ class Racing(MemoryStore):
 
     contacts: Contacts | None = None
 
-    async def past(self, table: str, key: bytes, limit: int, offset: int) -> tuple[list[Past], int]:
+    async def past(
+        self, table: str, key: bytes, limit: int, offset: int, room: int | None = None
+    ) -> tuple[list[Past], int]:
         if self.contacts is not None:
             contacts, self.contacts = self.contacts, None
             await update(contacts.records, [contact("a", age=3)], "x", nothing)
-        return await super().past(table, key, limit, offset)
+        return await super().past(table, key, limit, offset, room)
 
 
 async def test_an_update_meanwhile_neither_hides_nor_doubles_a_version() -> None:

@@ -68,6 +68,7 @@ COMPONENTS: Final[dict[str, Any]] = {
             "limit": integer("How many there could have been.", minimum=0),
             "offset": integer("How many were left out before them.", minimum=0),
             "total": integer("How many there are in all.", minimum=0),
+            "next": string("Where a search goes on, where there is more: `options.next` of the same request."),
             "unreadable": integer("How many records of this page were left out because they do not open.", minimum=1),
             "redacted_fields": array(string(), description="Fields that access policies show redacted or masked, where there are any."),
         },
@@ -139,7 +140,8 @@ COMPONENTS: Final[dict[str, Any]] = {
     "Options": closed(
         {
             "limit": integer("How many records; 100 unless said otherwise.", minimum=1),
-            "offset": integer("How many to leave out before them.", minimum=0),
+            "offset": integer("How many to leave out before them. A deep one is slow: go on with `next`.", minimum=0),
+            "next": string("`meta.next` of the page before, with the same filter and order and without `offset`.", minLength=1),
             "sort": array(
                 {
                     "type": "object",

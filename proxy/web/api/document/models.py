@@ -197,7 +197,7 @@ DESCRIBED: Final[dict[str, Description]] = {
                 body={"filter": {"city": "Uppsala", "age": {"$gte": 18}}, "options": {"limit": 1, "sort": [{"age": "asc"}]}},
                 answer={
                     "data": [{**_C2, **_TIMES, "attachments": []}],
-                    "meta": {"count": 1, "limit": 1, "offset": 0, "total": 2},
+                    "meta": {"count": 1, "limit": 1, "offset": 0, "total": 2, "next": "AWYzMjY0ZmQ4YjE"},
                 },
             ),
             Example("A part of an address", 200, _CONTACT, body={"filter": {"email": {"$like": "BJORN"}}}, answer={

@@ -61,6 +61,12 @@ and integer fields, `created_at`, `updated_at`, `expires_at`, each once; texts a
 missing value comes before every other, and equal records come in the order in which they were created. A record that does not open is left
 out of a page and counted in `meta.unreadable`; asked for by its key alone it is 422.
 
+**Pages.** A page ends at its `limit`, or early at 16 MiB of records (a setting of the service; one record it has in any case). Where there is more,
+`meta.next` is a cursor: send the same filter and `sort` with `options.next`, and whatever is created or deleted meanwhile, no record that was there
+throughout is left out or comes twice. It is for this client, this schema and this question; anything else is 400. `meta.total` is then that of the first page.
+A cursor is as fast on the last page as on the first; `offset` reads all that it leaves out. A history goes on by `offset`, as long as `offset` and `count` are
+less than `total`.
+
 **Aggregation.** `sum` of nothing is 0; `min`, `max` and `avg` of nothing are `null`. An average has at most 10 digits after the point, rounded
 half to even. `group_by` takes up to 10 fields that are not JSON and not `encrypted`; a group by a hashed field is shown with the value of its
 oldest record, one by a field in the clear with its normal form. Groups have an order of their own that does not change from page to page.
