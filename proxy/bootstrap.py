@@ -214,7 +214,6 @@ async def running(
     settings: Settings, overrides: Overrides | None = None, clock: Clock = system_clock
 ) -> AsyncIterator[Running]:
     """A whole instance, listening; everything is drained and closed when the block ends."""
-    bound_arenas()
     metrics = Metrics()
     hooks = _hooks(metrics)
     async with AsyncExitStack() as stack:
@@ -303,6 +302,7 @@ async def _adopt(
 
 
 def _rarely_collect() -> None:
+    bound_arenas()
     gc.collect()
     gc.set_threshold(*_COLLECT)
     gc.freeze()  # what lives as long as the process need not be looked at again by the collector

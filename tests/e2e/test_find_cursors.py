@@ -144,7 +144,7 @@ async def test_a_history_ends_early_at_its_bytes_and_goes_on_by_offset(here: Wor
     versions: list[int] = []
     while True:
         said = await here.client("GET", f"{MODELS}/p01/history?limit=100&offset={len(versions)}", as_)
-        assert 1 <= len(said.json["data"])
+        assert len(said.json["data"]) >= 1
         versions += [one["version"] for one in said.json["data"]]
         if len(versions) >= said.json["meta"]["total"]:
             break

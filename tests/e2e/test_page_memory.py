@@ -68,5 +68,5 @@ async def test_eight_finds_of_forty_large_records_stay_within_the_shipped_contai
         print(json.dumps({"peak_mib": most >> 20, "limit_mib": shipped_limit() >> 20}))
         assert most < shipped_limit()
         async with asyncio.timeout(30):
-            while memory(office, "VmRSS") > shipped_limit() // 2:  # what pages took comes back
+            while memory(office, "VmRSS") > shipped_limit() // 2:  # noqa: ASYNC110  # what pages took comes back
                 await asyncio.sleep(0.2)

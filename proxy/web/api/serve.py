@@ -193,9 +193,7 @@ async def _stream(request: web.Request, answer: Answer, headers: CIMultiDict[str
     try:
         await response.prepare(request)
         if request.method != "HEAD":
-            async for piece in stream:
-                async with asyncio.timeout(_PIECE_SECONDS):
-                    await response.write(piece)
+            await _written(response, stream)
         await response.write_eof()
     except (ConnectionError, asyncio.CancelledError):
         raise  # nobody reads any more
@@ -211,6 +209,12 @@ async def _stream(request: web.Request, answer: Answer, headers: CIMultiDict[str
     finally:
         await _close(answer)  # a reader that went away must not leave a file open
     return response
+
+
+async def _written(response: web.StreamResponse, stream: Any) -> None:
+    async for piece in stream:
+        async with asyncio.timeout(_PIECE_SECONDS):
+            await response.write(piece)
 
 
 async def _close(answer: Answer) -> None:
