@@ -88,6 +88,28 @@ def tells(shown: Sequence[str], old: Sequence[Kept], new: Sequence[Kept]) -> boo
     return True if tuple(shown) == after else False if tuple(shown) == before else None
 
 
+def taken(shown: Iterable[tuple[str, str]], live: Content, versions: Sequence[Content]) -> list[bool | None]:
+    """For each version in doubt whether the application took it, as far as an object with these (field, token) tells.
+
+    It did where the object shows what only this version has, among those that it may have taken. It did not where the object
+    shows what the version replaces.
+    """
+    here, before, own = set(shown), live.tokens(), [version.tokens() for version in versions]
+    against = [bool(here & (before - mine)) for mine in own]
+    told = [bool(here & (mine - before).difference(*own[:at], *own[at + 1 :])) for at, mine in enumerate(own)]
+    verdicts: list[bool | None] = []
+    for at, mine in enumerate(own):
+        rivals = [other for index, other in enumerate(own) if index != at and (told[index] or not against[index])]
+        lone = not against[at] and bool(here & (mine - before).difference(*rivals))
+        verdicts.append(True if told[at] or lone else False if against[at] else None)
+    return verdicts
+
+
+def newest(values: Iterable[Kept]) -> int:
+    """What tells which of two versions wrote a field later: numbers of values only grow."""
+    return max((kept.number for kept in values), default=0)
+
+
 def adopted(shown: Sequence[str], old: Sequence[Kept], new: Sequence[Kept]) -> tuple[Kept, ...]:
     """The newer values of a field, and those older ones that the application shows all the same: it adds to what it has."""
     beyond = set(shown) - set(tokens(new))

@@ -9,6 +9,8 @@ from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from proxy.model.value import Value
 from proxy.offload import STRIDE, Steps
 from proxy.vault.content import Content, Kept
@@ -101,6 +103,11 @@ def draft_next(draft: Draft, live: Content, start: int, mint: Mint) -> Steps[Dra
             chosen.append(kept)
             if place % STRIDE == 0:
                 yield
+        if chosen and all(
+            kept.number < start for kept in chosen
+        ):  # moved: who wrote a field last has its highest number
+            chosen[0] = replace(chosen[0], number=number)
+            number += 1
         given[name] = tuple(chosen)
     untouched = all(given[name] is before.get(name, ()) for name in given)
     if untouched and not any(draft.erases(name) for name in before.keys() - given.keys()):

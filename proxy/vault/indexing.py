@@ -15,8 +15,8 @@ from proxy.vault.collection import Collection
 from proxy.vault.content import Content
 
 
-async def unneeded(collection: Collection, row: Row, settled: Some[int], live: Content | None = None) -> list[Reindex]:
-    """What goes when these staged changes of a row do, and ``live`` takes the place of its live version (``None``: it stays).
+async def unneeded(collection: Collection, row: Row, settled: Some[int], left: Iterable[Content] = ()) -> list[Reindex]:
+    """What goes when these staged changes of a row do, and the versions ``left`` take the place of its live one (none: it stays).
 
     Nothing where the row has changed since it was read.
     """
@@ -27,8 +27,8 @@ async def unneeded(collection: Collection, row: Row, settled: Some[int], live: C
     current = collection.sealer.open(row)
     versions = [(change.sid, opened) for change in staged if (opened := _open(collection, change, row)) is not None]
     gone = [current, *(content for sid, content in versions if sid in settled)]
-    left = [live or current, *(content for sid, content in versions if sid not in settled)]
-    return await outdated(collection, row.rid, gone, left)
+    stay = [*(left or [current]), *(content for sid, content in versions if sid not in settled)]
+    return await outdated(collection, row.rid, gone, stay)
 
 
 async def outdated(collection: Collection, rid: int, gone: Iterable[Content], left: Iterable[Content]) -> list[Reindex]:

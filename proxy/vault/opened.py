@@ -4,8 +4,7 @@ A row that does not open is logged by its event and left out. Many rows are open
 rows on another thread.
 """
 
-from collections.abc import Collection as Some
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from proxy.errors import Code, VaultError
@@ -13,7 +12,7 @@ from proxy.model.value import Value
 from proxy.offload import busy, give_way, run, strides
 from proxy.storage.rows import Row, Staged
 from proxy.vault.collection import LONG, LOOKED_UP, Collection
-from proxy.vault.content import Content, tokens
+from proxy.vault.content import Content, Kept, newest, taken, tokens
 
 #: Rows that are opened between two looks whether others have to be let go on.
 _OPENED = 16
@@ -46,13 +45,15 @@ class Opened:
             self._texts = frozenset(token for _, token in self.values)
         return self._texts
 
-    def version(self, places: Some[tuple[str, str]]) -> Content:
-        """The version that an object with these tokens is: the newest in doubt of which it shows what the live one lacks."""
-        live = self.live.tokens()
-        for _, content in reversed(self.staged):
-            if content is not None and not (content.tokens() - live).isdisjoint(places):
-                return content
-        return self.live
+    def seen(self, places: Sequence[tuple[str, str]]) -> Mapping[str, tuple[Kept, ...]]:
+        """The values of an object with these (field, token): the live ones, and what it shows to be taken of versions in doubt."""
+        fields = dict(self.live.fields)
+        versions = [content for _, content in self.staged if content is not None]
+        for version, verdict in zip(versions, taken(places, self.live, versions), strict=True):
+            for name, values in version.fields.items() if verdict else ():
+                if newest(values) > newest(fields.get(name, ())):
+                    fields[name] = values
+        return fields
 
 
 async def open_rows(collection: Collection, rids: Iterable[int], rows: Iterable[Row]) -> dict[int, Opened]:

@@ -1,12 +1,12 @@
 """What an update that the application took makes of a record: its live version, and what is left of versions in doubt."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from proxy.offload import in_thread
 from proxy.storage.changes import Change, Replace, Stage, Unstage
-from proxy.storage.rows import Row
+from proxy.storage.rows import Row, Staged
 from proxy.vault.collection import LONG, Collection
 from proxy.vault.content import Content, Kept, adopted, alike, changed, tells
 from proxy.vault.drafting import adopt
@@ -39,8 +39,12 @@ async def promotion(collection: Collection, update: Update, shown: Mapping[str, 
         Unstage(update.rid, update.sid),
     ]
     if row.staged > 1:
-        changes.extend(await unneeded(collection, row, {update.sid}, content))
-        changes.extend(await _overruled(collection, update, row, content))
+        beside = (await collection.beside({row.rid: row})).get(row.rid, ())
+        others = [other for other in beside if other.body and other.sid not in collection.state.in_flight]
+        opened = [(other, collection.sealer.open_staged(other, row.salt)) for other in others]
+        rebased = rebase(collection, row, opened, (current, content), update.named)
+        gone = {update.sid, *rebased.gone}
+        changes.extend([*rebased.changes, *await unneeded(collection, row, gone, (content, *rebased.left))])
     else:
         changes.extend(await outdated(collection, update.rid, (current, update.after), (content,)))
     return changes
@@ -62,25 +66,42 @@ def _merged(
     return current, adopt(current, taken, update.after.following)
 
 
-async def _overruled(collection: Collection, update: Update, row: Row, content: Content) -> list[Change]:
-    """Versions in doubt lose their values of the fields that this update carries, where no token can tell which one is right.
+class Rebased(NamedTuple):
+    """What becomes of versions in doubt: the changes, those that went, and what took their place."""
 
-    What was acknowledged decides: else an answer that shows another field of theirs would put an older value over it.
+    changes: list[Change]
+    gone: set[int]
+    left: list[Content]
+
+
+def rebase(
+    collection: Collection,
+    row: Row,
+    opened: Sequence[tuple[Staged, Content]],
+    live: tuple[Content, Content],
+    named: AbstractSet[str] = frozenset(),
+) -> Rebased:
+    """Versions in doubt follow the live version, ``live`` before and after, where they have a field only as that had it.
+
+    Else an answer that shows another field of theirs would put the older value over a newer one. For the same reason fields that
+    were acknowledged (``named``) decide where no token can tell.
     """
-    changes: list[Change] = []
-    for other in (await collection.beside({row.rid: row})).get(row.rid, ()):
-        if other.sid in collection.state.in_flight or not other.body:
-            continue
-        version = collection.sealer.open_staged(other, row.salt)
-        names = alike(content.fields, version.fields) & update.named
+    before, after = live
+    rebased = Rebased([], set(), [])
+    moved = changed(before.fields, after.fields)
+    for staged, version in opened:
+        names = {name for name in moved if version.fields.get(name, ()) == before.fields.get(name, ())}
+        names |= alike(after.fields, version.fields) & named
         if not names:
             continue
-        changes.append(Unstage(row.rid, other.sid))
-        left = adopt(version, {name: content.fields[name] for name in names}, content.following)
-        if changed(content.fields, left.fields):
+        rebased.gone.add(staged.sid)
+        rebased.changes.append(Unstage(row.rid, staged.sid))
+        left = adopt(version, {name: after.fields.get(name, ()) for name in names}, after.following)
+        if changed(after.fields, left.fields):
             sid = collection.around.sequence()
-            if other.sid in collection.state.reported:
+            if staged.sid in collection.state.reported:
                 collection.state.report(sid)
             body = collection.sealer.record(row.rid, row.salt).staged_body(left, sid)
-            changes.append(Stage(other._replace(sid=sid, body=body)))
-    return changes
+            rebased.changes.append(Stage(staged._replace(sid=sid, body=body)))
+            rebased.left.append(left)
+    return rebased

@@ -6,15 +6,17 @@ while the application may still be working on the doubtful request (``GRACE``): 
 """
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from proxy.storage.changes import Bind, Change, Conflict, Release, Remove, Replace, Unstage
 from proxy.storage.rows import Row, Staged, StagedKind
 from proxy.vault.collection import Collection
-from proxy.vault.content import Content, adopted, alike, changed, tells
+from proxy.vault.content import Content, Kept, adopted, alike, changed, newest, taken, tells, tokens
 from proxy.vault.drafting import adopt
 from proxy.vault.indexing import unneeded
 from proxy.vault.joining import join
 from proxy.vault.opened import Opened
+from proxy.vault.promotion import rebase
 from proxy.vault.reveal import Revealed, Shown
 
 #: How long a request without any answer may still be at work in the application, in milliseconds.
@@ -32,23 +34,32 @@ async def reconcile(collection: Collection, shown: Sequence[Shown], revealed: Re
     for item, row in zip(shown, rows, strict=True):
         if row is None or row.row.rid in decided or row.row.rid in collection.state.in_flight:
             continue
-        changes = _changes(collection, item, row, began, undecided)
-        if not changes:
+        told = _told(collection, item, row, began)
+        undecided |= told.undecided
+        if not told.changes:
             continue
         decided.add(row.row.rid)
-        await _commit(collection, row.row, changes)
+        await _commit(collection, row.row, told)
     return undecided
 
 
-async def _commit(collection: Collection, row: Row, changes: list[Change]) -> None:
+class _Told(NamedTuple):
+    """What an object decides: the changes, versions that are new, and the fields of which no answer can tell anything."""
+
+    changes: list[Change]
+    left: list[Content]
+    undecided: set[str]
+
+
+async def _commit(collection: Collection, row: Row, told: _Told) -> None:
     """Write what was decided, and take from the token index what only the versions had that go with it."""
+    changes, left = told.changes, told.left
     settled = {change.sid for change in changes if isinstance(change, Unstage)}
     locks = collection.state.locks
     locked = bool(settled) and row.key is not None and locks.take(row.key)
     try:
         if locked:  # else somebody changes the record: the entries stay, and lead to nothing
-            live = next((collection.sealer.open(change.row) for change in changes if isinstance(change, Replace)), None)
-            changes.extend(await unneeded(collection, row, settled, live))
+            changes.extend(await unneeded(collection, row, settled, left))
         await collection.store.commit(collection.table, changes)
     except Conflict:
         return  # somebody else settled the record meanwhile; the next answer shows what is left
@@ -73,53 +84,72 @@ async def reconcile_gone(collection: Collection, keys: Sequence[str], began: int
         collection.observe("reconciled", len(gone))
 
 
-def _changes(collection: Collection, item: Shown, opened: Opened, began: int, undecided: set[str]) -> list[Change]:
-    """What the object decides; adds to ``undecided`` the fields of which no answer can tell anything."""
-    changes: list[Change] = []
-    seen = _seen(item)
-    if opened.row.key is None and item.id is not None and _shows(opened, seen):
-        changes.extend(_binding(collection, item.id, opened))
+def _told(collection: Collection, item: Shown, opened: Opened, began: int) -> _Told:
+    told = _Told([], [], set())
+    seen, row = _seen(item), opened.row
+    if row.key is None and item.id is not None and _shows(opened, seen):
+        told.changes.extend(_binding(collection, item.id, opened))
     content = opened.live
-    for staged, version in opened.staged if opened.row.updated_at <= began else ():
+    verdicts = _verdicts(opened, item)
+    waiting: list[tuple[Staged, Content]] = []
+    for staged, version in opened.staged if row.updated_at <= began else ():
         if not _doubtful(collection, staged, began) or not _shows(opened, seen):
             continue
-        if staged.kind is StagedKind.DELETE:
-            if _over(collection, staged):
-                changes.append(Unstage(opened.row.rid, staged.sid))
+        over = _over(collection, staged)
+        if version is None:
+            settled = over  # a delete of what is shown
+        else:
+            content, settled = _decide(content, version, seen, verdicts[staged.sid], over=over)
+        if settled:
+            told.changes.append(Unstage(row.rid, staged.sid))
         elif version is not None:
-            content, settled = _decide(collection, content, version, seen, staged)
-            if settled:
-                changes.append(Unstage(opened.row.rid, staged.sid))
-                continue
-            names = alike(content.fields, version.fields)
-            if names and names == changed(content.fields, version.fields) and collection.state.report(staged.sid):
-                undecided |= names
+            waiting.append((staged, version))
     if content is not opened.live:
-        changes.append(Replace(collection.next_row(opened.row, content), opened.row.version))
-    return changes
+        told.changes.append(Replace(collection.next_row(row, content), row.version))
+        rebased = rebase(collection, row, waiting, (opened.live, content))
+        told.changes.extend(rebased.changes)
+        told.left.extend((content, *rebased.left))
+    for staged, version in waiting:
+        names = alike(content.fields, version.fields)
+        if names and names == changed(content.fields, version.fields) and collection.state.report(staged.sid):
+            told.undecided.update(names)
+    return told
+
+
+def _verdicts(opened: Opened, item: Shown) -> dict[int, bool | None]:
+    """For each staged update whether the object as a whole shows that it was taken."""
+    versions = {staged.sid: version for staged, version in opened.staged if version is not None}
+    return dict(zip(versions, taken(item.places, opened.live, list(versions.values())), strict=True))
 
 
 def _decide(
-    collection: Collection, live: Content, version: Content, seen: Mapping[str, list[str]], staged: Staged
+    live: Content, version: Content, seen: Mapping[str, list[str]], taken: bool | None, *, over: bool
 ) -> tuple[Content, bool]:
     """Field by field: what the application shows of a doubtful version is adopted, what it shows of the live one rejects it.
 
-    A field whose values have the same token in both shows nothing: it goes with the others of its request.
+    A field whose values have the same token in both shows nothing: it goes with what the object as a whole tells (``taken``).
     """
-    old, new = live.fields, version.fields
-    verdicts = {
-        name: tells(seen.get(name, ()), old.get(name, ()), new.get(name, ())) for name in sorted(changed(old, new))
-    }
-    shown = set(verdicts.values())
-    verdicts.update(dict.fromkeys(alike(old, new), True if True in shown else False if False in shown else None))
-    over = _over(collection, staged)
-    taken = {
-        name: adopted(seen.get(name, ()), old.get(name, ()), new.get(name, ()))
-        for name, verdict in verdicts.items()
-        if verdict
-    }
-    content = adopt(live, taken, version.following) if taken else live
-    return content, all(verdict or (verdict is False and over) for verdict in verdicts.values())
+    fields: dict[str, tuple[Kept, ...]] = {}
+    settled = True
+    for name in sorted(changed(live.fields, version.fields)):
+        old, new, texts = live.fields.get(name, ()), version.fields.get(name, ()), seen.get(name, ())
+        if tokens(old) != tokens(new):
+            verdict = tells(texts, old, new)
+            if verdict and taken is False:
+                verdict = None  # what it shows is another version's, too
+        elif newest(new) < newest(old):
+            continue  # it was written since
+        else:
+            verdict = taken
+        if verdict:
+            fields[name] = adopted(texts, old, new)
+            continue
+        if (
+            verdict is None and taken and set(texts) & set(tokens(new))
+        ):  # whether it gave up others is not told: they stay
+            fields[name] = adopted(tokens(old), old, new)
+        settled = settled and verdict is False and over
+    return (adopt(live, fields, version.following) if fields else live), settled
 
 
 def _over(collection: Collection, staged: Staged) -> bool:

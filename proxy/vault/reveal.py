@@ -14,7 +14,7 @@ from proxy.offload import FEW, STRIDE, busy, each, give_way, in_thread, strides
 from proxy.storage.rows import Row
 from proxy.tokenization.base import Resolution
 from proxy.vault.collection import LOOKED_UP, Collection
-from proxy.vault.content import Content
+from proxy.vault.content import Content, Kept
 from proxy.vault.opened import Opened, open_rows
 
 #: Objects of an answer that are resolved at once.
@@ -83,12 +83,7 @@ async def _reveal(collection: Collection, shown: Sequence[Shown], began: int | N
         missing += [(index, place, digest) for place, digest in unknown]
     if any(one.row.key is None for one in opened.values()):
         result.loose.extend(_loose(shown, marks, opened))
-    for some in strides(missing, LOOKED_UP):
-        await _by_index(collection, shown, some, result)
-        if busy():
-            await give_way()
-    for index, stray in result.loose:
-        _complete(collection, shown[index], result, index, stray)
+    await _look_further(collection, shown, missing, result)
     for item, home, restored in zip(shown, result.rows, result.values, strict=True):
         if len(item.places) > FEW:
             await in_thread(_tell_apart, home, item, restored)
@@ -101,16 +96,37 @@ async def _reveal(collection: Collection, shown: Sequence[Shown], began: int | N
     return result
 
 
+async def _look_further(
+    collection: Collection, shown: Sequence[Shown], missing: Sequence[tuple[int, int, bytes]], result: Revealed
+) -> None:
+    """Resolve what is missing by nameless records that the objects show, and last of all by the index of tokens.
+
+    There a same-value token leads to records of others, too, who may spell the value otherwise.
+    """
+    told = len(result.loose)
+    for index, stray in sorted(result.loose, key=_age):
+        _complete(collection, shown[index], result, index, stray)
+    missing = [place for place in missing if result.values[place[0]][place[1]] is None]
+    for some in strides(missing, LOOKED_UP):
+        await _by_index(collection, shown, some, result)
+        if busy():
+            await give_way()
+    for index, stray in sorted(result.loose[told:], key=_age):
+        _complete(collection, shown[index], result, index, stray)
+
+
 def _tell_apart(home: Opened | None, item: Shown, values: list[Value | None]) -> None:
     """Where one token stands for several values of the record, decide by what else the object shows, and by places."""
     if home is not None and (home.staged or home.repeats):
-        _restate(home.version(item.places), item.places, values)
+        _restate(home.seen(item.places), item.places, values)
 
 
-def _restate(content: Content, places: Sequence[tuple[str, str]], values: list[Value | None]) -> None:
-    """Resolve what the tokens of one version mean in it; of values that share a token, the first place shows the first."""
+def _restate(
+    fields: Mapping[str, tuple[Kept, ...]], places: Sequence[tuple[str, str]], values: list[Value | None]
+) -> None:
+    """Resolve tokens by these values alone; of values that share a token, the first place shows the first."""
     known: dict[tuple[str, str], list[Value]] = {}
-    for name, several in content.fields.items():
+    for name, several in fields.items():
         for kept in reversed(several):
             known.setdefault((name, kept.token), []).append(kept.value)
     for index, place in enumerate(places):
@@ -152,22 +168,29 @@ def _look_back(collection: Collection, item: Shown, rids: Sequence[int | None], 
             past[rid] = [(content, content.tokens()) for content in collection.past(rid, began)]
         for content, tokens_of in past[rid]:
             if at_place in tokens_of:
-                _restate(content, item.places, values)
+                _restate(content.fields, item.places, values)
                 break
 
 
 def _complete(collection: Collection, item: Shown, result: Revealed, index: int, stray: Opened) -> None:
-    """Resolve small tokens by a nameless record that the object shows; by the newer of two, where both have them."""
+    """Resolve tokens that others may have by a nameless record that the object shows; by the newer of two, where both have them."""
     values, home = result.values[index], result.rows[index]
-    newer = home is not None and stray.row.rid > home.row.rid
-    for place, (name, text) in enumerate(item.places):
-        if values[place] is None or (newer and _is_small(collection, name)):
-            values[place] = _find(stray, name, text) or values[place]
+    newer = home is None or stray.row.rid > home.row.rid
+    own = [_find(stray, name, text) for name, text in item.places]
+    _tell_apart(stray, item, own)
+    for place, (name, _) in enumerate(item.places):
+        if values[place] is None or (newer and _is_shared(collection, name)):
+            values[place] = own[place] or values[place]
 
 
-def _is_small(collection: Collection, name: str) -> bool:
+def _age(loose: tuple[int, Opened]) -> int:
+    return loose[1].row.rid
+
+
+def _is_shared(collection: Collection, name: str) -> bool:
+    """Whether other records may have the same tokens of the field."""
     made = collection.tokenizers.get(name)
-    return made is not None and made.resolution is Resolution.BY_RECORD
+    return made is not None and (made.same or made.resolution is Resolution.BY_RECORD)
 
 
 def _loose(

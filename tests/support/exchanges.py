@@ -12,6 +12,7 @@ from proxy.audit.baits import Baits
 from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
 from proxy.errors import VaultError
+from proxy.model.builtin import records_schema
 from proxy.redactor.exchange.ruled import RuleExchange
 from proxy.redactor.exchange.runtime import Runtime, join
 from proxy.redactor.load import load_text
@@ -19,7 +20,9 @@ from proxy.redactor.message import Answer, RawHeaders, Request
 from proxy.redactor.rules import Match
 from proxy.storage.memory import MemoryStore
 from proxy.telemetry.metrics import Metrics
+from proxy.vault.catalog import Catalog, open_catalog
 from proxy.vault.collection import Collection
+from proxy.vault.records import Records
 from proxy.vault.vault import Vault, VaultOptions, new_vault
 from tests.support.audit import Kept, witness
 from tests.support.stores import FailingStore
@@ -126,6 +129,7 @@ class Desk:
     audit: Kept
     alarms: list[str]
     baits: Baits
+    catalog: Catalog | None  #: where what the rules collect stands among records
     events: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -156,6 +160,11 @@ class Desk:
         """What a reader sees of what the application has."""
         return await (await self.send(match)).seen(200, stored)
 
+    def records(self, schema: str) -> Records:
+        """The records of a schema of the catalog."""
+        assert self.catalog is not None
+        return self.catalog.records(schema)
+
     async def counts(self) -> tuple[int, int, int]:
         """(records, of them pending, staged changes)."""
         return await self.store.count(self.people.table)
@@ -166,8 +175,17 @@ class Desk:
         return not self.people.state.in_flight and len(self.people.state.locks) == 0
 
 
-async def desk(*operations: str, fields: tuple[str, ...] = FIELDS, more: str = "", before: Desk | None = None) -> Desk:
-    """A desk with these operations; without any, ``USUAL``. ``before``: what another process left, whose store it takes over."""
+async def desk(
+    *operations: str,
+    fields: tuple[str, ...] = FIELDS,
+    more: str = "",
+    before: Desk | None = None,
+    hosted: bool = False,
+) -> Desk:
+    """A desk with these operations; without any, ``USUAL``. ``before``: what another process left, whose store it takes over.
+
+    ``hosted``: what the rules collect stands among the records of the program's own schema.
+    """
     store, clock, events, metrics = FailingStore(MemoryStore()), ManualClock(), Counter[str](), Metrics()
     keyset = Keyset.create("test")
     if before is not None:
@@ -177,8 +195,10 @@ async def desk(*operations: str, fields: tuple[str, ...] = FIELDS, more: str = "
         events[event] += count
 
     vault = new_vault(keyset, store, clock, observe, VaultOptions("test", "SE", pending_keep=7 * 86_400_000))
-    rules = load_text(rule_text(*(operations or USUAL), fields=fields, more=more))
+    text = rule_text(*(operations or USUAL), fields=fields, more=more)
+    rules = load_text(text.replace("    fields:", "    schema: records\n    fields:", 1) if hosted else text)
+    catalog = await open_catalog(vault, lambda error: None, (records_schema(),)) if hosted else None
     audit, alarms = Kept(), list[str]()
     seen = witness(audit, alarms)
-    runtime = await join(rules, vault, metrics, seen)
-    return Desk(runtime, vault, store, clock, keyset, metrics, audit, alarms, seen.baits, events)
+    runtime = await join(rules, vault, metrics, seen, catalog)
+    return Desk(runtime, vault, store, clock, keyset, metrics, audit, alarms, seen.baits, catalog, events)

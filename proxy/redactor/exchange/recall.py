@@ -6,6 +6,7 @@ carries its record's id means the same in every object, in the field that it was
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from proxy.model.value import Value
 from proxy.redactor import restore
@@ -94,15 +95,22 @@ class Recall:
 
 
 def add_revealed(
-    own: Sequence[list[Value | None]], items: Sequence[Item], revealed: Revealed, asked: Mapping[tuple[str, str], Value]
+    known: tuple[Sequence[list[Value | None]], AbstractSet[str] | None],
+    items: Sequence[Item],
+    revealed: Revealed,
+    asked: Mapping[tuple[str, str], Value],
 ) -> None:
-    """Add what the vault knows to what the exchange knew."""
+    """Add what the vault knows to what the exchange knew; that counts first in these fields (``None``: in all of them)."""
+    own, certain = known
     for item, row, values in zip(items, own, revealed.values, strict=True):
         found = iter(values)
         for index, spot in enumerate(item.spots):
             if spot.value is not None:
                 value = next(found)
-                row[index] = row[index] or value or asked.get((spot.field, spot.value.text))
+                first, second = (value, row[index])
+                if certain is None or spot.field in certain:
+                    first, second = second, first
+                row[index] = first or second or asked.get((spot.field, spot.value.text))
 
 
 def _lacks(item: Item, row: Sequence[Value | None]) -> bool:

@@ -256,7 +256,8 @@ class RuleExchange:
             return own
         self._revealed = revealed
         await self._reconcile(shown, revealed)
-        await run(long, add_revealed, own, body.items, revealed, self._asked)
+        certain = self._writing.certain if self._writing is not None else None
+        await run(long, add_revealed, (own, certain), body.items, revealed, self._asked)
         return own
 
     def _recall(self) -> Recall:

@@ -66,6 +66,13 @@ class Writing:
         """The same of all objects."""
         return [self.tokens(index, item) for index, item in enumerate(items)]
 
+    @property
+    def certain(self) -> set[str] | None:
+        """The fields of which this exchange knows more than the vault; ``None``: all, as nothing is in doubt beside its records."""
+        if not any(held.row is not None and held.row.staged for held in self.held):
+            return None
+        return {name for held in self.held for name in held.given}
+
     async def bind(self, pairs: Sequence[tuple[Held, str]]) -> None:
         """The application took new records under these ids."""
         await self._surely(lambda: staging.bind(self.collection, pairs))

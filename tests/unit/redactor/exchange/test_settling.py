@@ -530,3 +530,16 @@ async def test_an_answer_that_shows_a_part_of_a_list_gives_up_nothing_of_it():
     call = await one.send("PATCH /p/1", {"tags": ["a", "b"]})
     await call.answer(200, {**stored, "tags": call.json["tags"][:1]})
     assert (await one.shown({**stored, **call.json}))["tags"] == ["a", "b"]
+
+
+async def test_the_answer_to_a_change_beside_a_doubtful_one_shows_what_that_one_left():
+    one = await desk(fields=ALIKE)
+    stored = await one.create(BEFORE)
+    doubtful = await one.send("PATCH /p/1", {"name": "Bo", "rank": 2, "born": "1990-05-05"})
+    await doubtful.answer(500)
+    one.clock.advance(1)
+    call = await one.send("PATCH /p/1", {"hint": "axl", "born": "1995-01-01"})
+    wanted = {**BEFORE, "name": "Bo", "rank": 2, "hint": "axl", "born": "1995-01-01", "id": 1}
+    stored |= {**doubtful.json, **call.json}
+    assert await call.seen(200, stored) == wanted
+    assert await one.shown(stored) == wanted
