@@ -108,7 +108,7 @@ async def cached(
             unavailable("the test with a shared cache of nginx", str(reason))
 
 
-@pytest.mark.parametrize("status", ["200 OK", "404 Not Found", "301 Moved Permanently"])
+@pytest.mark.parametrize("status", ["200 OK", "409 Conflict", "301 Moved Permanently"])
 async def test_a_stranger_never_gets_what_was_restored_for_somebody_else(
     tmp_path: Path, unavailable: Callable[[str, str], None], status: str
 ) -> None:
