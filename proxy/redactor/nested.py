@@ -59,7 +59,9 @@ def pieces(name: str) -> list[str]:
         if number % 2:
             if found and found[-1] == "$":  # ``$[]`` of MongoDB, ``$[0]`` of JSONPath
                 found.pop()
-            found.append(part.strip("'\" "))
+            within = part.strip("'\" ")
+            is_condition = " " in within or within[:1] in ("?", "@")
+            found += [within] if is_condition else [piece for piece in _BETWEEN.split(within) if piece] or [""]
         elif part:
             several = _BETWEEN.split(part)
             ends = number == len(parts) - 1 and not several[-1] and any(several)

@@ -96,6 +96,7 @@ def warnings(files: Sequence[FileRules]) -> Iterator[str]:
         for operation in file.operations:
             yield from _descents(operation)
             yield from _unseen(operation)
+            yield from _unnamed_success(operation)
         yield from _unread(file)
     yield from _shared_upstreams(files)
 
@@ -111,6 +112,15 @@ def _unseen(operation: Operation) -> Iterator[str]:
         yield (
             f"{operation.position}: 'other_kinds: pass' sends uploads and other bodies of {operation.label} to the application "
             "as they come, with every value they hold"
+        )
+
+
+def _unnamed_success(operation: Operation) -> Iterator[str]:
+    rule = operation.response
+    if operation.verb is Verb.READ and not (rule.anywhere or rule.conditions or 200 in rule.success):
+        yield (
+            f"{operation.position}: an answer of {operation.label} with status 200 is none of its 'success', so it shows nothing "
+            "but what is stored of the record that the request names; for pages write response: {restore: anywhere}"
         )
 
 

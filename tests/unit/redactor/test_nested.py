@@ -33,6 +33,7 @@ from proxy.redactor.walker import walk, walk_nested
         ('emails[type eq "w.x"].value', ["emails", 'type eq "w.x', "value"]),
         ("urn:scim:2.0:User:name.familyName", ["urn", "scim", "2.0", "User", "name", "familyName"]),
         ("a..b", ["a", "b"]),
+        ("a['b.c'][d/e]", ["a", "b", "c", "d", "e"]),
         (".", []),
         ("email:x", ["email:x"]),
         ("a-b>c", ["a-b>c"]),

@@ -418,6 +418,16 @@ async def test_a_token_opens_in_no_other_field_also_when_the_exchange_made_it():
     assert await searched.seen(200, [{"id": 9, "name": made["email"]}]) == [{"id": 9, "name": made["email"]}]
 
 
+async def test_places_that_a_rule_has_as_one_field_open_the_tokens_of_each_other():
+    fields = ('email: {kind: email, at: "$..email"}', 'tags: {kind: text, at: "$.tags[*]"}')
+    one = await desk(*USUAL[:1], '{match: "GET /p/{id}", read: p}', fields=fields)
+    person = {"email": "a@x.example", "work": {"email": "b@x.example"}, "tags": ["one", "two"]}
+    stored = await one.create(person)
+    moved = {"email": stored["work"]["email"], "work": {"email": stored["email"]}, "tags": stored["tags"][::-1]}
+    seen = {"email": "b@x.example", "work": {"email": "a@x.example"}, "tags": ["two", "one"]}
+    assert await one.shown(moved) == seen
+
+
 async def test_an_own_token_that_comes_back_in_another_field_is_a_value():
     one = await usual()
     stored = await one.create(ANN)

@@ -123,3 +123,14 @@ def test_an_entity_whose_tokens_tell_nobodys_record_is_a_warning(field, warned):
 
     text = with_fields(f"born: {field}") + "operations:\n  - {match: POST /p, create: person}\n"
     assert any("is not found again" in text for text in load_text(text).warnings) is warned
+
+
+def test_a_read_whose_pages_are_no_success_is_told_what_to_write():
+    def warned(response: str) -> list[str]:
+        rules = rules_of(f"{{match: GET /n, read: note, response: {response}}}")
+        return [text for text in rules.warnings if "restore: anywhere" in text]
+
+    assert len(warned("{success: [204]}")) == 1
+    assert (
+        warned("{success: [204], restore: anywhere}") == warned("{success: [200, 201]}") == warned("{object: $}") == []
+    )
