@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from proxy import offload
 from proxy.auth.clients import Made
 from proxy.auth.service import TokenService
 from proxy.clock import Clock, system_clock
@@ -75,6 +76,9 @@ _log = logs.logger("bootstrap")
 #: Allocations between two looks of the cycle collector, and looks after which it takes in older objects: requests make no cycles, so it
 #: may look rarely, and at few objects at once, since nobody is served meanwhile. At all of them it looks only in ``_collect``.
 _COLLECT = (10_000, 10, 1_000_000)
+#: Seconds between two such looks, and how many of them are left out at most while somebody works on a long body.
+_COLLECTED = 60.0
+_SKIPPED = 10
 
 #: How often a rule file's own test is tried before it counts as failed.
 _TRIALS = 4
@@ -268,6 +272,7 @@ async def running(
         _work(stack, reloader.watch(), audit.upkeep(), ins.watch(), *guard.work())
         _work(stack, realm.run_upkeep(_UPKEEP, report), measure(realm.vaults, metrics, _UPKEEP))
         _work(stack, keep_keys(auth, _UPKEEP), ring.run_upkeep(_UPKEEP, report))
+        _work(stack, _collect(_COLLECTED))
         await audit.begin()
         _rarely_collect()
         yield started
@@ -306,6 +311,16 @@ def _rarely_collect() -> None:
     gc.collect()
     gc.set_threshold(*_COLLECT)
     gc.freeze()  # what lives as long as the process need not be looked at again by the collector
+
+
+async def _collect(every: float) -> None:
+    """Look at all objects now and then for what only a cycle holds, at a moment when nobody works on anything long."""
+    skipped = 0
+    while True:
+        await asyncio.sleep(every)
+        skipped = skipped + 1 if offload.working() else 0
+        if gc.get_count()[2] and skipped % _SKIPPED == 0:
+            gc.collect()
 
 
 def _work(stack: AsyncExitStack, *works: Coroutine[Any, Any, None]) -> None:

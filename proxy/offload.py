@@ -59,6 +59,11 @@ class Turns:
             sys.setswitchinterval(min(BRISK, self._usual))
         self._wanting += 1
 
+    @property
+    def hastened(self) -> bool:
+        """Whether anybody wants it."""
+        return self._wanting > 0
+
     def relax(self) -> None:
         """One less wants it."""
         self._wanting -= 1
@@ -116,6 +121,11 @@ class _Slices:
             self._arm()
         return now >= self._until
 
+    @property
+    def waited_for(self) -> bool:
+        """Whether somebody gave way and waits to go on."""
+        return bool(self._waiting)
+
     async def give_way(self) -> None:
         future = self._loop.create_future()
         self._waiting.append(future)
@@ -158,6 +168,11 @@ def busy() -> bool:
 async def give_way() -> None:
     """Let the loop turn, and go on when it is one's turn again. State of others may have changed then."""
     await _mine().give_way()
+
+
+def working() -> bool:
+    """Whether anybody works for long, on another thread or in slices."""
+    return turns.hastened or _mine().waited_for
 
 
 async def in_slices(steps: Steps[T]) -> T:

@@ -9,7 +9,7 @@ broken before Python 3.11.5.
 import json
 import re
 from codecs import utf_8_decode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 from proxy.errors import Code, VaultError
@@ -41,6 +41,7 @@ _SHORT_OBJECT = (
 _SHORT = rb"(?:" + _SCALAR + rb"|" + _SHORT_ARRAY + rb"|" + _SHORT_OBJECT + rb")"
 
 _SPACE = re.compile(_WS)
+_FORBIDDEN = re.compile(rb"[\\\x00-\x1f]")
 _SCALAR_RUN = re.compile(rb"(?:" + _COMMA + _SCALAR + rb"){0,500}")
 
 #: For each kind of container: what comes first, what comes next, a value to step over, and more members like it. The
@@ -58,7 +59,10 @@ _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9A-Fa-f]{2}\\u[dD][c-fC-F][0-9A-Fa-f]{2}|u[dD][89a-fA-F][0-9A-Fa-f]{2}|.)", re.DOTALL
 )
 
+#: Bytes that a pattern is shown at once.
 _PIECE = 32 * 1024
+#: Within so many bytes of its end a number may be cut off: ``12`` of ``12e+9``.
+_CUT = 4
 
 #: Members and elements that a document may have looked at one by one, each of which costs a hundred times its bytes: so many,
 #: one more for so many of its bytes, and never more than. Honest documents stay far below.
@@ -76,10 +80,38 @@ def evened(body: bytes) -> bytes:
     """The same text with plain characters in place of its escapes, every other byte where it was.
 
     A backslash that is left belongs to no escape. Outside of strings no escape becomes anything that JSON knows.
+    Long texts are done piece by piece, since nobody else gets the interpreter's lock during a call of a pattern.
     """
     if body.find(b"\\") < 0:
         return body
-    return _LONG_ESCAPE.sub(b"______", _SHORT_ESCAPE.sub(b"__", body))
+    if len(body) <= _PIECE:
+        return _evened(body)
+    pieces: list[bytes] = []
+    start = 0
+    while start < len(body):
+        end = _between_escapes(body, start, start + _PIECE)
+        pieces.append(_evened(body[start:end]))
+        start = end
+    return b"".join(pieces)
+
+
+def _evened(piece: bytes) -> bytes:
+    return _LONG_ESCAPE.sub(b"______", _SHORT_ESCAPE.sub(b"__", piece))
+
+
+def _between_escapes(body: bytes, start: int, end: int) -> int:
+    """A place at ``end`` or a little before it that no escape of a text lies across which begins at ``start``."""
+    if end >= len(body):
+        return len(body)
+    for at in range(max(end - 5, start), end):  # the longest escape has six bytes
+        before = body[start : at + 1]
+        if (
+            body[at] == 0x5C and (len(before) - len(before.rstrip(b"\\"))) % 2
+        ):  # it begins one, and is not escaped itself
+            length = 6 if body[at + 1 : at + 2] == b"u" else 2
+            if at + length > end and at > start:
+                return at
+    return end
 
 
 def mended(body: bytes) -> bytes:
@@ -128,13 +160,33 @@ def names_of(valid: bytes) -> Iterator[str]:
     while (match := pattern.match(text, at)) and not match[1]:
         yield member_name(valid[match.start(2) : match.end(2)])
         at, pattern = match.end(), NEXT_MEMBER
-        value = SCALAR.match(text, at)
-        at = value.end() if value else skip(text, at, len(text), 0)
+        value = scalar_end(text, at)
+        at = value if value >= 0 else skip(text, at, len(text), 0)
 
 
 def space(body: bytes, at: int) -> int:
     """The end of the white space that starts at ``at``, which may be none."""
-    return _end(_SPACE, body, at)
+    while True:
+        match = _SPACE.match(body, at, at + _PIECE)
+        end = at if match is None else match.end()
+        if end < at + _PIECE:
+            return end
+        at = end
+
+
+def scalar_end(text: bytes, at: int) -> int:
+    """The end of the string, number or word that starts there, in an ``evened`` text; -1 where none does."""
+    if text[at : at + 1] == b'"':
+        close = text.find(b'"', at + 1)
+        if close - at > _PIECE:
+            return -1 if any(map(_forbidden(text, close), range(at + 1, close, _PIECE))) else close + 1
+    match = SCALAR.match(text, at)
+    return -1 if match is None else match.end()
+
+
+def _forbidden(text: bytes, end: int) -> Callable[[int], re.Match[bytes] | None]:
+    """What no string may hold, in the piece of a text that begins at a place."""
+    return lambda start: _FORBIDDEN.search(text, start, min(start + _PIECE, end))
 
 
 def run_of_scalars(text: bytes, at: int) -> int:
@@ -221,18 +273,27 @@ def _step(text: bytes, at: int, kind: tuple[re.Pattern[bytes], ...], fresh: bool
         at = match.end()
         if match[1]:
             return at, False
-        stepped = value.match(text, at)
-        if stepped is None:
+        stepped = value.match(text, at, at + _PIECE)
+        end = stepped.end() if stepped is not None else -1
+        if end < 0 or end > at + _PIECE - _CUT:  # too long to be stepped over at once, or nothing that can be
             if text[at : at + 1] in (b"{", b"["):
                 return at, True
-            raise broken(at)
-        at = _end(run, text, stepped.end())
+            end = scalar_end(text, at)
+            if end < 0:
+                raise broken(at)
+        at = _end(run, text, end)
         fresh = False
 
 
 def _end(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
-    """The end of a match of a pattern that also matches nothing at all."""
-    match = pattern.match(text, at)
+    """The end of a run of members or elements, which may be none; of a long run that of a part of it."""
+    reach = at + _PIECE
+    match = pattern.match(text, at, reach)
+    end = at if match is None else match.end()
+    if end <= reach - _CUT or reach >= len(text):
+        return end
+    # What stands there may go on behind it: a run up to a comma ends with a whole value.
+    match = pattern.match(text, at, max(text.rfind(b",", at, reach), at))
     return at if match is None else match.end()
 
 

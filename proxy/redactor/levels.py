@@ -15,6 +15,7 @@ import msgspec
 from _cffi_backend import FFI  # what cffi's generated modules import: no C parser is loaded
 
 from proxy.model.path import Path
+from proxy.redactor.array_parts import LONG, in_parts
 from proxy.redactor.grammar import (
     ambiguous,
     is_utf8,
@@ -229,7 +230,9 @@ class _Run:
             leaves.sort(key=_start)
         return leaves
 
-    def _value(self, node: Node, raw: bytes | msgspec.Raw, start: int, end: int, leaves: list[Leaf]) -> None:
+    def _value(
+        self, node: Node, raw: bytes | memoryview | msgspec.Raw, start: int, end: int, leaves: list[Leaf]
+    ) -> None:
         if node.leaf >= 0:
             leaves.append(_new(Leaf, (node.leaf, start, end)))
             return
@@ -247,7 +250,7 @@ class _Run:
             elif node.each or node.indexes:
                 self._elements(node, raw, leaves)
 
-    def _object(self, raw: bytes | msgspec.Raw, start: int, end: int) -> None:
+    def _object(self, raw: bytes | memoryview | msgspec.Raw, start: int, end: int) -> None:
         leaves: list[Leaf] = []
         if self._item.leaf >= 0:
             leaves.append(Leaf(self._item.leaf, start, end))
@@ -255,21 +258,25 @@ class _Run:
             self._members(self._item, raw, start, end, leaves)
         self._objects.append(_new(Located, (start, end, tuple(self._ordered(leaves)))))
 
-    def _members(self, node: Node, raw: bytes | msgspec.Raw, start: int, end: int, leaves: list[Leaf]) -> None:
+    def _members(
+        self, node: Node, raw: bytes | memoryview | msgspec.Raw, start: int, end: int, leaves: list[Leaf]
+    ) -> None:
         found = self._decode(raw)
         if not found:
             return
         if not (self._compact and len(found) <= NARROW and self._measure(node, found, start, end, leaves)):
             self._search(node, found, start, end, leaves)
 
-    def _decode(self, raw: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
+    def _decode(self, raw: bytes | memoryview | msgspec.Raw) -> dict[str, msgspec.Raw]:
         found = _MEMBERS.decode(raw)
         self._decoded = True
         if self._mended and any("\ufffd" in name for name in found):
             raise Doubt
         return found
 
-    def _every(self, node: Node, raw: bytes | msgspec.Raw, start: int, end: int, leaves: list[Leaf]) -> None:
+    def _every(
+        self, node: Node, raw: bytes | memoryview | msgspec.Raw, start: int, end: int, leaves: list[Leaf]
+    ) -> None:
         """Select every member of an object where an array was expected: ``[*]`` means both."""
         found = self._decode(raw)
         if node.names:
@@ -343,15 +350,20 @@ class _Run:
             seen.add(name)
         return True
 
-    def _array(self, raw: bytes | msgspec.Raw) -> list[msgspec.Raw]:
-        elements = _ELEMENTS.decode(raw)
+    def _array(self, raw: bytes | memoryview | msgspec.Raw) -> Sequence[msgspec.Raw | memoryview]:
+        elements: Sequence[msgspec.Raw | memoryview] | None = None
+        if len(raw) > LONG:
+            start = space(self._body, _cast(_CHARS, _from_buffer(raw)) - self._base)
+            elements = in_parts(self._body, start, start + len(raw))
+        if elements is None:
+            elements = _ELEMENTS.decode(raw)
         self._decoded = True
         self._steps -= len(elements)
         if self._steps < 0:
             raise too_many()
         return elements
 
-    def _elements(self, node: Node, raw: bytes | msgspec.Raw, leaves: list[Leaf]) -> None:
+    def _elements(self, node: Node, raw: bytes | memoryview | msgspec.Raw, leaves: list[Leaf]) -> None:
         elements = self._array(raw)
         if node.each:
             chosen = [(node.each, element) for element in elements]
@@ -362,7 +374,7 @@ class _Run:
             at = _cast(_CHARS, _from_buffer(element)) - self._base
             self._value(child, element, at, at + len(element), leaves)
 
-    def _spread(self, raw: bytes | msgspec.Raw, nested: int) -> None:
+    def _spread(self, raw: bytes | memoryview | msgspec.Raw, nested: int) -> None:
         """Every object of an array, and of arrays in it."""
         if nested == _SPREAD:
             raise Doubt

@@ -24,6 +24,10 @@ _JSON_LITERAL = re.compile(rb'"[^"]*+"|-?[0-9][0-9.eE+-]*+')
 _JSON_ESCAPE = re.compile(rb"\\(?:u[0-9A-Fa-f]{4}|.)")
 _JSON_NAME = re.compile(rb"[ \t\n\r]*:")
 
+#: Characters that are searched at once, and more than any token has.
+_SEARCHED = 64 * 1024
+_LONGEST = 4096
+
 #: Bytes ``start`` to ``end`` become ``content``.
 Edit = tuple[int, int, bytes]
 
@@ -227,9 +231,26 @@ def _stretches(kind: Surroundings, body: bytes) -> Iterator[tuple[int, int, bool
         yield 0, len(body), False
 
 
+def _matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+    """All matches in a text; in a long one piece by piece, since nobody else gets the interpreter's lock during one search.
+
+    A piece is looked at so far beyond its end that no token lies across it unseen.
+    """
+    if len(text) <= _SEARCHED:
+        yield from pattern.finditer(text)
+        return
+    reached = 0
+    for start in range(0, len(text), _SEARCHED):
+        for match in pattern.finditer(text, max(start, reached), start + _SEARCHED + _LONGEST):
+            if match.start() >= start + _SEARCHED:
+                break
+            yield match
+            reached = match.end()
+
+
 def _inside(text: str, offset: int, quoted: bool, patterns: Sequence[re.Pattern[str]]) -> Iterator[Candidate]:
     last = -1
-    spans = sorted((m.start(), -m.end(), m[0]) for pattern in patterns for m in pattern.finditer(text))
+    spans = sorted((m.start(), -m.end(), m[0]) for pattern in patterns for m in _matches(pattern, text))
     for start, negative_end, token in spans:
         if start >= last:
             last = -negative_end

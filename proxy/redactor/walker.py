@@ -16,7 +16,6 @@ from proxy.redactor.grammar import (
     FIRST_MEMBER,
     NEXT_ELEMENT,
     NEXT_MEMBER,
-    SCALAR,
     ambiguous,
     broken,
     dull,
@@ -28,6 +27,7 @@ from proxy.redactor.grammar import (
     not_utf8,
     run_end,
     run_of_scalars,
+    scalar_end,
     skip,
     space,
     too_deep,
@@ -221,9 +221,9 @@ class _Walk:
         """Read the value that starts at ``at``: to its end, or into it when threads lead on."""
         kind = self.body[at : at + 1]
         live, opened, spread = self._enter(at, kind, threads) if threads else ((), [], False)
-        scalar = SCALAR.match(self._text, at)
-        if scalar is not None:
-            self._close(opened, scalar.end())
+        scalar = scalar_end(self._text, at)
+        if scalar >= 0:
+            self._close(opened, scalar)
         elif kind not in (b"{", b"["):
             raise broken(at)
         elif live or spread:

@@ -1,9 +1,12 @@
 import json
+import random
 
 import pytest
 
 from proxy.errors import Code, VaultError
+from proxy.model.path import Step
 from proxy.redactor import grammar
+from proxy.redactor.walker import walk
 
 
 @pytest.mark.parametrize(
@@ -155,3 +158,27 @@ def test_the_names_of_an_object_come_decoded_in_order_and_with_repetition():
     body = rb'{"a" : [{"b":1}], "\u0061":"}", "\"" :{"c":{"d":[[]]}} ,"":null}'
     assert list(grammar.names_of(body)) == ["a", "a", '"', ""]
     assert list(grammar.names_of(b"{ }")) == []
+
+
+@pytest.mark.parametrize("piece", [7, 8, 13, 40])
+def test_long_texts_are_read_piece_by_piece_with_the_same_outcome(monkeypatch, piece):
+    chance = random.Random(piece)
+    escapes = [b"\\", b"u", b"n", b'"', b"0", b"a", b"\\u0041", b"\\\\", b"x"]
+    texts = [b"".join(chance.choices(escapes, k=chance.randrange(1, 60))) for _ in range(500)]
+    values = (1, -12.5e10, True, "x" * 50, 'a\\"b\n', {"a": [1.5e300, "x" * 20]}, [[], [-0.5e-7] * 20], None)
+    documents = [json.dumps([chance.choices(values, k=9), {"b": chance.choice(values)}]).encode() for _ in range(100)]
+    documents += [body[: chance.randrange(len(body))] + b"9" for body in documents]
+
+    def outcomes() -> list[object]:
+        found: list[object] = [grammar.evened(text) for text in texts]
+        for body in documents:
+            try:
+                found.append(walk((Step.EACH,), (("b",), (Step.EACH,)), (), body, 20))
+            except VaultError as error:
+                found.append((error.code, str(error)))
+        return found
+
+    at_once = outcomes()
+    monkeypatch.setattr(grammar, "_PIECE", piece)
+
+    assert outcomes() == at_once
