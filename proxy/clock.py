@@ -6,6 +6,7 @@ All instants inside the program are whole milliseconds since the Unix epoch, UTC
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import lru_cache
 
 #: A clock is any callable that tells the present in milliseconds since the Unix epoch.
 Clock = Callable[[], int]
@@ -16,6 +17,7 @@ def system_clock() -> int:
     return time.time_ns() // 1_000_000
 
 
+@lru_cache(maxsize=64)  # all records of a batch have one
 def to_wire(instant: int) -> str:
     """An instant as the interface writes it: ``YYYY-MM-DDThh:mm:ss.sssZ`` (ISO 8601, UTC)."""
     moment = datetime.fromtimestamp(instant / 1000, UTC)

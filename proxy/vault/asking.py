@@ -8,7 +8,6 @@ What does not need opening narrows what does. The rows are read in the order of 
 goes on between; more rows than the limits allow are refused before the first is opened.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any as Any_
 from typing import NamedTuple
@@ -31,18 +30,20 @@ from proxy.model.query import (
 )
 from proxy.model.record import Fields, Record
 from proxy.model.schema import FieldType, Storage
+from proxy.offload import busy, give_way, run
 from proxy.storage.asked import Asked as Layouted
 from proxy.storage.cells import scaled
 from proxy.storage.holding import holds
 from proxy.storage.query import All, Any, Compare, Compared, Holds, Indexed, Is, Order, Select, Where
 from proxy.storage.rows import Cell, Row
 from proxy.tokenization.normal import plain_text
+from proxy.vault.collection import LONG
 from proxy.vault.grams import SIZE, folded, leaf
 from proxy.vault.records import Records
 
-#: Rows that are read at once, and opened at once, while candidates are looked at.
+#: Rows that are read at once, and opened before others may have to be let go on, while candidates are looked at.
 PAGE = 4096
-OPENED = 128
+OPENED = 16
 
 #: The columns of what every record has beside its fields.
 FIXED = {VERSION: "@version", CREATED_AT: "@created_at", UPDATED_AT: "@updated_at", EXPIRES_AT: "@expires_at"}
@@ -98,11 +99,14 @@ async def ask(records: Records, tests: Sequence[Test], limits: Limits = DEFAULTS
 
 async def opened(records: Records, rows: Sequence[Row]) -> AsyncIterator[Record | None]:
     """The records of rows, in order; ``None`` for one that does not open. The event loop goes on every now and then."""
-    for start in range(0, len(rows), OPENED):
-        if start:
-            await asyncio.sleep(0)
-        for row in rows[start : start + OPENED]:
-            yield next(records.open_all((row,)), None)
+    for count, row in enumerate(rows, 1):
+        yield await run(len(row.body) > LONG, _opened_one, records, row)
+        if count % OPENED == 0 and busy():
+            await give_way()
+
+
+def _opened_one(records: Records, row: Row) -> Record | None:
+    return next(records.open_all((row,)), None)
 
 
 # ---------------------------------------------------------------------- opened records

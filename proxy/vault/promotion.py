@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from proxy.offload import in_thread
+from proxy.offload import FEW, run
 from proxy.storage.changes import Change, Replace, Stage, Unstage
 from proxy.storage.rows import Row, Staged
 from proxy.vault.collection import LONG, Collection
@@ -32,8 +32,8 @@ async def promotion(collection: Collection, update: Update, shown: Mapping[str, 
     row = rows.get(update.rid)
     if row is None:
         return []
-    look = (collection, row, update, shown)
-    current, content = await in_thread(_merged, *look) if len(row.body) > LONG else _merged(*look)
+    long = len(row.body) > LONG or any(len(values) > FEW for values in update.after.fields.values())
+    current, content = await run(long, _merged, collection, row, update, shown)
     changes: list[Change] = [
         Replace(collection.next_row(row, content), row.version),
         Unstage(update.rid, update.sid),

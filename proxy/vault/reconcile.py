@@ -8,6 +8,7 @@ while the application may still be working on the doubtful request (``GRACE``): 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from proxy.offload import STRIDE, busy, give_way
 from proxy.storage.changes import Bind, Change, Conflict, Release, Remove, Replace, Unstage
 from proxy.storage.rows import Row, Staged, StagedKind
 from proxy.vault.collection import Collection
@@ -31,7 +32,9 @@ async def reconcile(collection: Collection, shown: Sequence[Shown], revealed: Re
     rows = await join(collection, shown, revealed, began) if revealed.loose else revealed.rows
     decided: set[int] = set()
     undecided: set[str] = set()
-    for item, row in zip(shown, rows, strict=True):
+    for index, (item, row) in enumerate(zip(shown, rows, strict=True), 1):
+        if index % STRIDE == 0 and busy():
+            await give_way()
         if row is None or row.row.rid in decided or row.row.rid in collection.state.in_flight:
             continue
         told = _told(collection, item, row, began)

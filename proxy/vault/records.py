@@ -135,13 +135,15 @@ class Records:
     def new_row(self, key: str | bytes, fields: Fields, rid: int, by: str, expires_at: int | None) -> Row:
         """A live row for a new record of this key, or key hash; one instant is its creation and its update."""
         digest = key if isinstance(key, bytes) else self.collection.key_hash(key)
-        return self._row_of(Draft(None, fields, expires_at), digest, rid, by)
+        return self._row_of(Draft(None, fields, expires_at), digest, rid, by, self.collection.clock())
 
-    def new_rows(self, drafts: Sequence[Draft], keys: Sequence[bytes], rids: Sequence[int], by: str) -> list[Row]:
+    def new_rows(
+        self, drafts: Sequence[Draft], keys: Sequence[bytes], rids: Sequence[int], by: str, now: int
+    ) -> list[Row]:
         """The same of drafts with their key hashes and ids; one instant is the creation and the update of all of them."""
         if len(drafts) == 1:
-            return [self._row_of(drafts[0], keys[0], rids[0], by)]
-        now, cells, new = self.collection.clock(), self.cells, tuple.__new__
+            return [self._row_of(drafts[0], keys[0], rids[0], by, now)]
+        cells, new = self.cells, tuple.__new__
         plains = [pack(Document(draft.fields, _CREATE, by, now)) for draft in drafts]
         bodies = self.collection.sealer.new_bodies(rids, plains)
         # Thousands of these a second: the constructor of a named tuple costs twice as much.
@@ -166,8 +168,8 @@ class Records:
             for draft, key, rid, (salt, body) in zip(drafts, keys, rids, bodies, strict=True)
         ]
 
-    def _row_of(self, draft: Draft, key: bytes, rid: int, by: str) -> Row:
-        now, fields, expires = self.collection.clock(), draft.fields, draft.expires_at
+    def _row_of(self, draft: Draft, key: bytes, rid: int, by: str, now: int) -> Row:
+        fields, expires = draft.fields, draft.expires_at
         sealer = self.collection.sealer
         salt = sealer.new_salt()
         body = sealer.plain_body((rid, salt), pack(Document(fields, _CREATE, by, now)), 1)

@@ -20,6 +20,7 @@ from proxy.model.policy import Act
 from proxy.model.query import KEY
 from proxy.model.record import Action, Draft, Eras, Fields, Record
 from proxy.model.rights import denied
+from proxy.offload import busy, each, give_way
 from proxy.storage.changes import Change, Inscribe, Insert, Reindex, Remove, Replace
 from proxy.storage.rows import Row
 from proxy.vault import telling
@@ -29,6 +30,9 @@ from proxy.vault.document import Beside
 from proxy.vault.eras import following as eras_after
 from proxy.vault.records import Records
 from proxy.vault.within import Within
+
+#: Records that are sealed before others may have to be let go on.
+_AT_ONCE = 50
 
 #: What a create does with a key that is used.
 OnExisting = Literal["refuse", "update"]
@@ -54,8 +58,8 @@ async def create(
     if records.gate is not None:
         await records.permit(Act.WRITE, [draft.key for draft in drafts if draft.key is not None])
     _refuse_incomplete(records, drafts)
-    keys = _keys(records, drafts)
-    made, changes = _inserts(records, drafts, keys, by)
+    keys = await _keys(records, drafts)
+    made, changes = await _inserts(records, drafts, keys, by)
     # A masked text may be that of a record that is there already, so that is looked for first.
     masked = any(records.rights.masked(draft.fields) and not draft.copied for draft in drafts)
     if not masked and await attempt(records, [*changes, *closing(made)]):
@@ -72,7 +76,7 @@ async def create(
                 raise _taken(records, [draft for draft, key in zip(drafts, keys, strict=True) if key in taken])
             expired = [Remove(row.rid) for key, row in rows.items() if key not in alive]
             refuse_masks(records, [draft for draft, key in zip(drafts, keys, strict=True) if key not in alive])
-            made, changes = _upserts(records, drafts, [alive.get(key) for key in keys], by, readable)
+            made, changes = await _upserts(records, drafts, [alive.get(key) for key in keys], by, readable)
             made = await with_attachments(records, made, readable)
             if await attempt(records, [*expired, *changes, *closing(made)]):
                 records.collection.observe("created", len(made))
@@ -116,17 +120,33 @@ def replacing(
     return changes
 
 
-def _inserts(
+async def _inserts(
     records: Records, drafts: Sequence[Draft], keys: Sequence[bytes], by: str
 ) -> tuple[list[Record], list[Change]]:
-    rids = records.collection.around.sequence.several(len(drafts))
-    rows = records.new_rows(drafts, keys, rids, by)
+    collection = records.collection
+    rids, now = collection.around.sequence.several(len(drafts)), collection.clock()
+    changes: list[Change] = []
+    made: list[Record] = []
+    for start in range(0, len(drafts), _AT_ONCE):
+        some = slice(start, start + _AT_ONCE)
+        more, inserts = _rows(
+            records, drafts[some], records.new_rows(drafts[some], keys[some], rids[some], by, now), by
+        )
+        made += more
+        changes += inserts
+        if busy():
+            await give_way()
+    return made, changes
+
+
+def _rows(records: Records, drafts: Sequence[Draft], rows: Sequence[Row], by: str) -> tuple[list[Record], list[Insert]]:
+    """The records that the drafts are in these rows, and the changes that store them."""
     if records.rights.rows:
         within = Within(records)
         for row, draft in zip(rows, drafts, strict=True):
             within.refuse(row, draft.fields, draft.at)
     hashes, create = records.hashes if records.has_parts else None, Action.CREATE
-    changes: list[Change] = []
+    changes: list[Insert] = []
     made: list[Record] = []
     for row, draft in zip(rows, drafts, strict=True):
         fields, at = draft.fields, row[5]
@@ -135,18 +155,20 @@ def _inserts(
     return made, changes
 
 
-def _upserts(
+async def _upserts(
     records: Records, drafts: Sequence[Draft], rows: Sequence[Row | None], by: str, readable: frozenset[str | None]
 ) -> tuple[list[Record], list[Change]]:
     made: list[Record] = []
     changes: list[Change] = []
     for draft, row in zip(drafts, rows, strict=True):
         if row is None:
-            (record,), more = _inserts(records, (draft,), (records.collection.key_hash(draft.key or ""),), by)
+            (record,), more = await _inserts(records, (draft,), (records.collection.key_hash(draft.key or ""),), by)
         else:
             record, more = _overwritten(records, row, draft, by, seen=draft.key in readable)
         made.append(record)
         changes.extend(more)
+        if busy():
+            await give_way()
     return made, changes
 
 
@@ -223,10 +245,10 @@ def record_of(row: Row, key: str | None, fields: Fields, by: str, eras: Eras | N
     )
 
 
-def _keys(records: Records, drafts: Sequence[Draft]) -> list[bytes]:
+async def _keys(records: Records, drafts: Sequence[Draft]) -> list[bytes]:
     """The key hashes of the drafts; a key may come once."""
     hash_of = records.collection.key_hash
-    keys = [hash_of(draft.key or "") for draft in drafts]
+    keys = await each(lambda draft: hash_of(draft.key or ""), drafts)
     if len(keys) == 1 or len(set(keys)) == len(keys):
         return keys
     first = dict(zip(reversed(keys), reversed(drafts), strict=True))

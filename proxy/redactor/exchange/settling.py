@@ -62,6 +62,8 @@ async def _accept(writing: Writing, operation: Operation, headers: RawHeaders, b
         await writing.rename(writing.held[0], writing.renamed)
     for held, texts in zip(writing.held, shown, strict=True):
         _notice(writing, held, texts)
+        if busy():
+            await give_way()
 
 
 def _notice(writing: Writing, held: Held, shown: Mapping[str, tuple[str, ...]]) -> None:

@@ -15,6 +15,7 @@ from proxy.model.policy import Act
 from proxy.model.query import CREATED_AT, EXPIRES_AT, KEY, UPDATED_AT, Query
 from proxy.model.reading import read_draft, read_drafts
 from proxy.model.record import Draft, Record
+from proxy.offload import each, run
 from proxy.vault import clone as cloning
 from proxy.vault import delete as deleting
 from proxy.vault import migrate as migrating
@@ -28,6 +29,9 @@ from proxy.web.api.operation import Answer, Call
 
 #: What a write answers with, made of its result.
 Show = Callable[[Sequence[Record]], Answer]
+
+#: Records of a batch that are read within the event loop.
+_MANY = 100
 
 #: What a delete answers with.
 GONE = Answer(204)
@@ -71,7 +75,7 @@ async def create_record_v2(call: Call) -> Answer:
     records = _writable(call)
     limits = call.services.limits
     if isinstance(call.content, list):
-        drafts = read_drafts(records.known, call.content, partial=False, limits=limits)
+        drafts = await _drafts(call, records, call.content)
         return await _create(call, records, drafts, _receipts)
     draft = read_draft(records.known, call.content, partial=False, limits=limits)
     return await _create(call, records, [draft], _receipt)
@@ -81,15 +85,16 @@ async def create_records(call: Call) -> Answer:
     """A batch of new records, all or none."""
     records = _writable(call)
     raw, pointer, _ = shapes.batch(call)
-    drafts = read_drafts(records.known, raw, partial=False, limits=call.services.limits, pointer=pointer)
-    return await _create(call, records, drafts, partial(_many, records))
+    drafts = await _drafts(call, records, raw, pointer)
+    made = await _made(call, records, drafts, partial(_many, records))
+    return wire.answer(201, await each(partial(_written, records), made))
 
 
 async def update_records(call: Call) -> Answer:
     """A batch of changes to records that exist, all or none."""
     records = _writable(call)
     raw, pointer, beside = shapes.batch(call, "search_key", "return_keys")
-    drafts = read_drafts(records.known, raw, partial=True, limits=call.services.limits, pointer=pointer)
+    drafts = await _drafts(call, records, raw, pointer, partial=True)
     search_key = beside.get("search_key")
     if search_key is not None and not isinstance(search_key, str):
         raise shapes.invalid("/search_key", "Has to be the name of a field.")
@@ -169,15 +174,25 @@ async def delete_records(call: Call) -> Answer:
 # ---------------------------------------------------------------------- parts
 
 
+async def _drafts(call: Call, records: Records, raw: Any, pointer: str = "", *, partial: bool = False) -> list[Draft]:
+    """What the records of a batch are to be; those of a long one are read on another thread."""
+    long = isinstance(raw, list) and len(raw) > _MANY
+    limits = call.services.limits
+    return await run(long, read_drafts, records.known, raw, partial=partial, limits=limits, pointer=pointer)
+
+
 async def _create(call: Call, records: Records, drafts: Sequence[Draft], show: Show) -> Answer:
-    made = await writing.create(
+    return show(await _made(call, records, drafts, show))
+
+
+async def _made(call: Call, records: Records, drafts: Sequence[Draft], show: Show) -> list[Record]:
+    return await writing.create(
         records,
         drafts,
         call.principal.client,
         call.closing(show),
         on_existing=call.services.on_existing,
     )
-    return show(made)
 
 
 def _return_keys(records: Records, given: Any) -> list[str]:

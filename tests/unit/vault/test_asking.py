@@ -2,6 +2,7 @@ import asyncio
 
 import pytest
 
+from proxy import offload
 from proxy.errors import Code, VaultError
 from proxy.model.limits import Limits
 from proxy.model.query import AnyOf, Compares, Equals, InJson, Like, Op, Test
@@ -105,6 +106,7 @@ async def test_a_text_below_an_alternative_is_looked_for_too() -> None:
 async def test_more_candidates_than_a_page_are_all_looked_at_while_others_go_on(monkeypatch) -> None:
     monkeypatch.setattr(asking, "PAGE", 4)
     monkeypatch.setattr(asking, "OPENED", 3)
+    monkeypatch.setattr(offload, "SLICE", 0.0)
     contacts = await make_contacts()
     made = await contacts.add(*[contact(str(n), name="Banana" if n % 3 else "anan banan") for n in range(12)])
     turns = 0

@@ -136,11 +136,11 @@ async def test_new_rows_have_every_field_of_their_own_alone_and_together() -> No
     ]
     keys = [made.collection.key_hash(draft.key or "") for draft in drafts]
     alone = [
-        made.new_rows([draft], [key], [rid], "client")[0]
+        made.new_rows([draft], [key], [rid], "client", made.collection.clock())[0]
         for rid, (draft, key) in enumerate(zip(drafts, keys, strict=True), 7)
     ]
     now = made.collection.clock()
-    for rows in (alone, made.new_rows(drafts, keys, range(7, 11), "client")):
+    for rows in (alone, made.new_rows(drafts, keys, range(7, 11), "client", made.collection.clock())):
         for rid, (row, draft, key) in enumerate(zip(rows, drafts, keys, strict=True), 7):
             expires = None if draft.expires_at is UNSET else draft.expires_at
             cells = made.cells(draft.fields)
@@ -149,4 +149,4 @@ async def test_new_rows_have_every_field_of_their_own_alone_and_together() -> No
             opened = made.open(row)
             assert (opened.fields, opened.by, opened.action) == (draft.fields, "client", Action.CREATE)
         assert len({row.salt for row in rows}) == len(rows)
-    assert made.new_rows([], [], [], "client") == []
+    assert made.new_rows([], [], [], "client", 0) == []
