@@ -214,8 +214,8 @@ class _Walk:
         return any(nested.reaches(name, self.body[at : self._behind(at)]) for at, name, nested in self._suspects)
 
     def _behind(self, at: int) -> int:
-        value = SCALAR.match(self._text, at)
-        return value.end() if value else skip(self._text, at, self.depth, self.depth)
+        end = scalar_end(self._text, at)
+        return end if end >= 0 else skip(self._text, at, self.depth, self.depth)
 
     def _value(self, at: int, threads: Sequence[_Thread]) -> None:
         """Read the value that starts at ``at``: to its end, or into it when threads lead on."""

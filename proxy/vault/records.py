@@ -146,27 +146,12 @@ class Records:
         cells, new = self.cells, tuple.__new__
         plains = [pack(Document(draft.fields, _CREATE, by, now)) for draft in drafts]
         bodies = self.collection.sealer.new_bodies(rids, plains)
-        # Thousands of these a second: the constructor of a named tuple costs twice as much.
-        return [
-            new(
-                Row,
-                (
-                    rid,
-                    key,
-                    None,
-                    _LIVE,
-                    1,
-                    now,
-                    now,
-                    None if (at := draft.expires_at) is UNSET else at,
-                    salt,
-                    body,
-                    cells(draft.fields),
-                    0,
-                ),
-            )
-            for draft, key, rid, (salt, body) in zip(drafts, keys, rids, bodies, strict=True)
-        ]
+        rows: list[Row] = []
+        for draft, key, rid, (salt, body) in zip(drafts, keys, rids, bodies, strict=True):
+            at = None if draft.expires_at is UNSET else draft.expires_at
+            # Thousands of these a second: the constructor of a named tuple costs twice as much.
+            rows.append(new(Row, (rid, key, None, _LIVE, 1, now, now, at, salt, body, cells(draft.fields), 0)))
+        return rows
 
     def _row_of(self, draft: Draft, key: bytes, rid: int, by: str, now: int) -> Row:
         fields, expires = draft.fields, draft.expires_at
