@@ -271,8 +271,7 @@ async def running(
         started.proxy = await enter(listen("proxy", at.proxy, gateway.server, first=guard.first))
         _work(stack, reloader.watch(), audit.upkeep(), ins.watch(), *guard.work())
         _work(stack, realm.run_upkeep(_UPKEEP, report), measure(realm.vaults, metrics, _UPKEEP))
-        _work(stack, keep_keys(auth, _UPKEEP), ring.run_upkeep(_UPKEEP, report))
-        _work(stack, _collect(_COLLECTED))
+        _work(stack, keep_keys(auth, _UPKEEP), ring.run_upkeep(_UPKEEP, report), _collect(_COLLECTED))
         await audit.begin()
         _rarely_collect()
         yield started
