@@ -84,10 +84,12 @@ def run(arguments: Arguments) -> int:
 
 def _run(arguments: Arguments, wanted: Wanted) -> int:
     from proxy.cli.process import run_on_uvloop
+    from proxy.composition.guard import raise_file_limit
 
     ports = free_ports(wanted)
     settings = _settings(arguments, ports)
     _log_from("warning")
+    raise_file_limit()
     return run_on_uvloop(demo(settings, ports))
 
 

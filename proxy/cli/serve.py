@@ -15,9 +15,11 @@ def run(arguments: Arguments) -> int:
     """Serve until told to stop; exit status 0 after a clean end."""
     settings = load(arguments.config, os.environ)
     from proxy.cli.process import run_on_uvloop
+    from proxy.composition.guard import raise_file_limit
     from proxy.telemetry import logs
 
     logs.configure(logs.Style(settings.log.level, settings.log.format, strict=False))
+    raise_file_limit()
     return run_on_uvloop(serve(settings))
 
 

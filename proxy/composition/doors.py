@@ -12,6 +12,7 @@ from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.reloads import Reload
 from proxy.web.admin import Check
 from proxy.web.api.connection import VaultConnection
+from proxy.web.guard.connections import ConnectionLimit
 from proxy.web.listening import Connections
 from proxy.web.preamble import Preambles
 from proxy.web.secure.context import Material, Pair, Terms, read, untimely
@@ -32,6 +33,12 @@ class Doors:
     def vault_connection(self) -> Connections:
         """What serves a new connection to the vault listener."""
         return VaultConnection if self.vault is None else self.vault.of_vault
+
+    def count(self, limit: ConnectionLimit) -> None:
+        """Count connections by the address that a PROXY preamble tells."""
+        for entrance in (self.proxy, self.vault):
+            if entrance is not None and entrance.preambles is not None:
+                entrance.preambles.admit = limit.counted
 
     def checks(self) -> dict[str, Check]:
         """What ``/readyz`` asks."""

@@ -1,5 +1,6 @@
 """Who is let in, and how often, as the settings say: the data firewall with its database, the limits, and what keeps both fresh."""
 
+import resource
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -9,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 from proxy.config import Settings
 from proxy.crypto.prf import Prf
 from proxy.errors import Code
+from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.reloads import Reload
+from proxy.web.guard.connections import ConnectionLimit
 from proxy.web.guard.countries import Countries, read_database
-from proxy.web.guard.crowds import Crowds
 from proxy.web.guard.firewall import Firewall, Mode
 from proxy.web.guard.quotas import Quotas
 from proxy.web.guard.rates import Policy, Rates
@@ -22,7 +24,19 @@ from proxy.web.peers import Trusted
 if TYPE_CHECKING:
     from proxy.web.guard.shared import Shared
 
+_log = logs.logger("guard")
+
 _LIMITED: Final = "domicile_limited_requests_total"
+
+#: Descriptors that are of use: a connection takes memory besides.
+MOST_FILES: Final = 65_536
+
+#: Descriptors of the program itself: database, audit log, files on their way, the administration listener with its connections.
+_OWN: Final = 64
+_ADMIN_CONNECTIONS: Final = 16
+
+#: Connections that wait to be accepted; the kernel may hold fewer.
+_BACKLOG: Final = 4096
 
 #: Requests of one client that wait for their turn; a head is all that is kept of each.
 _WAITING: Final = 1024
@@ -38,7 +52,8 @@ class Guard:
     firewall: Firewall
     quotas: Quotas
     metrics: Metrics
-    first: Crowds | None = None  #: what new connections pass before anything else
+    first: ConnectionLimit  #: what new connections of callers pass before anything else
+    admin: ConnectionLimit  #: the same at the administration listener, out of descriptors that callers never get
     shared: "Shared | None" = None  #: what counts for several replicas
 
     def screened(self, listener: str) -> Callable[[str], None]:
@@ -94,17 +109,57 @@ class Guard:
 
 def open_guard(settings: Settings, metrics: Metrics) -> Guard:
     """The guard of an instance. Raises ``VaultError`` (BAD_SETTINGS) if the database of countries cannot be used."""
-    return Guard(_firewall(settings, metrics), _quotas(settings, metrics), metrics, _crowds(settings, metrics))
-
-
-def _crowds(settings: Settings, metrics: Metrics) -> Crowds | None:
+    files = OpenFiles.of(resource.getrlimit(resource.RLIMIT_NOFILE)[0], settings.upstream.connections)
     closed = metrics.cell("domicile_limited_connections_total")
 
     def told() -> None:
         closed.value += 1
 
-    most = settings.limits.address_connections
-    return Crowds(most, Trusted(settings.trusted_proxies), told) if most else None
+    given, trusted = settings.limits, Trusted(settings.trusted_proxies)
+    most = files.callers if given.connections is None else given.connections
+    if most > files.callers:
+        _log.warning(
+            "limits.connections is more than the limit of open files allows: raise that limit", possible=files.callers
+        )
+    of_address = most // 2 if given.address_connections is None else given.address_connections
+    first = ConnectionLimit(most, of_address, trusted, told)
+    admin = ConnectionLimit(_ADMIN_CONNECTIONS, 0, Trusted(()), told)
+    quotas = _quotas(settings, metrics)
+    first.backlog = files.backlog
+    admin.backlog = min(admin.backlog, files.backlog)
+    return Guard(_firewall(settings, metrics), quotas, metrics, first, admin)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFiles:
+    """How the descriptors of the process are shared out."""
+
+    callers: int  #: open connections of callers
+    backlog: int  #: connections of a listener that may be accepted at one time, before they are counted
+
+    @classmethod
+    def of(cls, limit: int, upstream: int) -> "OpenFiles":
+        """Of so many in all. What is kept back: some for the program itself (store, audit log, administration), some for connections
+        that were accepted and not yet counted, and those to applications, up to a quarter.
+        """
+        limit = MOST_FILES if limit < 0 else min(limit, MOST_FILES)
+        backlog = min(_BACKLOG, max(64, limit // 8))
+        return cls(max(16, limit - _OWN - 2 * backlog - min(upstream, limit // 4)), backlog)
+
+
+def raise_file_limit() -> int:
+    """Let the process have as many open files as it is allowed to, up to ``MOST_FILES``; how many these are."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited = resource.RLIM_INFINITY
+    most = MOST_FILES if hard == unlimited else min(hard, MOST_FILES)
+    if soft == unlimited or soft >= most:
+        return soft
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    except (OSError, ValueError):
+        _log.warning("the limit of open files could not be raised", limit=soft)
+        return soft
+    return most
 
 
 def _quotas(settings: Settings, metrics: Metrics) -> Quotas:

@@ -82,11 +82,17 @@ LIMITS: Final[dict[str, Setting]] = {
         "a whole number, such as 200, or 0 for no limit",
         "At most so many requests a second from one address, at the proxy and at the vault together; further ones are answered 429. 0: no limit.",
     ),
+    "limits.connections": Setting(
+        "auto",
+        values.or_auto(values.whole(16, 1_000_000)),
+        "a whole number of 16 or more, such as 10000, or auto",
+        "At most so many open connections, at the proxy and at the vault together; for a further one the longest idle one is closed. auto: as many as the limit of open files allows.",
+    ),
     "limits.address_connections": Setting(
-        "0",
-        values.whole(0, 1_000_000),
-        "a whole number, such as 500, or 0 for no limit",
-        "At most so many open connections from one address, at the proxy and at the vault together; further ones are closed at once. 0: no limit.",
+        "auto",
+        values.or_auto(values.whole(0, 1_000_000)),
+        "a whole number, such as 500, 0 for no limit, or auto",
+        "At most so many of them from one address; for a further one its longest idle one is closed. auto: half of limits.connections. 0: no limit.",
     ),
     "limits.concurrent": Setting(
         "64",

@@ -231,7 +231,10 @@ class Limits:
     requests_per_second: int  #: of one credential; 0: no limit
     burst: int  #: seconds' worth of requests that may come at once
     address_requests_per_second: int  #: from one address, at the proxy and at the vault; 0: no limit
-    address_connections: int  #: open ones from one address, at the proxy and at the vault; 0: no limit
+    connections: (
+        int | None
+    )  #: open ones, at the proxy and at the vault; ``None``: as many as the limit of open files allows
+    address_connections: int | None  #: of these from one address; ``None``: half of them; 0: no limit
     concurrent: int  #: requests of one credential that are carried out at the same time
     uploads: int  #: uploads of one credential at the same time
     store: str | None  #: where several replicas count together; none: each for itself

@@ -199,6 +199,15 @@ def whole(least: int, most: int) -> Reader:
     return read
 
 
+def or_auto(reader: Reader) -> Reader:
+    """A reader of what another one reads, or of ``auto``, which is found out at start."""
+
+    def read(text: str) -> Any:
+        return None if text == "auto" else reader(text)
+
+    return read
+
+
 def size(least: int) -> Reader:
     """A reader of a number of bytes with its unit (KiB, MiB, GiB; kB, MB, GB), at least so many and at most a tebibyte."""
 

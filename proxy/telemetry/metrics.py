@@ -150,7 +150,7 @@ METRICS: Final[dict[str, Declared]] = {
     "domicile_limited_connections_total": Declared(
         "counter",
         (),
-        "Connections to proxy and vault closed at once, because their address had limits.address_connections open.",
+        "Connections that were refused, or closed while they were idle, for a new one: limits.connections or limits.address_connections were open.",
     ),
     "domicile_limits_store_up": Declared(
         "gauge",

@@ -6,7 +6,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from aiohttp import web
 
@@ -15,9 +15,6 @@ from proxy.telemetry import logs
 from proxy.web.server import CallerServer
 
 _log = logs.logger("web")
-
-#: Connections that wait to be accepted; the kernel may hold fewer.
-_BACKLOG: Final = 4096
 
 _REASONS: Final = {
     errno.EADDRINUSE: "another program listens there. Stop it, or set another port with listen.{name}.",
@@ -32,8 +29,17 @@ _OTHERWISE: Final = "the address cannot be opened. Check host and port of listen
 Connections = Callable[[web.Server], asyncio.BaseProtocol]
 
 
-#: What a new connection passes before the protocol that it is given.
-First = Callable[[asyncio.BaseProtocol], asyncio.BaseProtocol]
+class First(Protocol):
+    """What a new connection passes before the protocol that it is given."""
+
+    backlog: int  #: connections that wait to be accepted; all of them may be accepted before the first one is counted
+
+    def __call__(self, inner: asyncio.BaseProtocol) -> asyncio.BaseProtocol:
+        """What the connection is handed to, in place of ``inner``."""
+
+
+#: Connections that wait to be accepted where nothing counts them; the kernel may hold fewer.
+_BACKLOG: Final = 4096
 
 
 @asynccontextmanager
@@ -80,7 +86,9 @@ async def _open(
     made = factory if first is None else partial(_behind, first, factory)
     host, port = address
     try:
-        return await asyncio.get_running_loop().create_server(made, host, port, backlog=_BACKLOG)
+        return await asyncio.get_running_loop().create_server(
+            made, host, port, backlog=_BACKLOG if first is None else first.backlog
+        )
     except socket.gaierror:
         reason = "the host name is not known. Set an address of this machine with listen.{name}."
     except OSError as error:

@@ -11,7 +11,7 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 #: Seconds that the head of a request may take, from the beginning of its connection or from its own first byte.
-HEAD_SECONDS: Final = 30.0
+HEAD_SECONDS: Final = 10.0
 
 #: Seconds for which a connection without a request is kept, and for which a body that nobody wants may go on arriving.
 _KEEP_SECONDS: Final = 75.0
@@ -21,14 +21,22 @@ _LINGER_SECONDS: Final = 5.0
 class PatientConnection(RequestHandler):
     """``options`` are those of aiohttp's ``RequestHandler``. Requests are not listed: their paths hold keys of people."""
 
-    __slots__ = ("_make", "waiting")
+    __slots__ = ("_begun_at", "_make", "waiting")
 
     def __init__(self, server: web.Server, **options: Any) -> None:
         fixed: dict[str, Any] = {"keepalive_timeout": _KEEP_SECONDS, "lingering_time": _LINGER_SECONDS}
         super().__init__(server, loop=asyncio.get_running_loop(), access_log=None, **fixed, **options)  # type: ignore[arg-type]  # none is what aiohttp documents
         self.waiting: asyncio.TimerHandle | None = None  #: ends the connection unless a head is complete by then
+        self._begun_at = asyncio.get_running_loop().time()
         self._make = self._request_factory
         self._request_factory = self.request
+
+    @property
+    def idle_since(self) -> float | None:
+        """In loop time, since when no request is under way; ``None``: one is."""
+        if self._current_request is not None or self._messages or self.transport is None:
+            return None
+        return max(self._begun_at, self._next_keepalive_close_time - _KEEP_SECONDS)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A caller is there, and has to ask for something in time."""

@@ -6,7 +6,7 @@ Where the setting is off, this file has no part in a connection.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol, cast
 
 from proxy.telemetry import logs
@@ -36,6 +36,8 @@ class Preambles:
         self.patience = patience
         self.secure = secure
         self.waiting: set[_Reader] = set()  #: connections whose preamble is not complete
+        #: Whether a connection may stay, now that the address of its caller is known.
+        self.admit: Callable[[asyncio.BaseTransport, str], bool] = lambda _transport, _host: True
 
     def __call__(self, connection: Greeted, inner: asyncio.Protocol) -> asyncio.Protocol:
         """What a new connection is handed to; ``inner`` gets it afterwards, ``connection`` is told of the caller."""
@@ -55,6 +57,7 @@ class _Reader(asyncio.Protocol):
         self._held = b""
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
         self._timer: asyncio.TimerHandle | None = None
+        self.idle_since = asyncio.get_running_loop().time()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -74,7 +77,10 @@ class _Reader(asyncio.Protocol):
             return
         if preamble is not None:
             self._forget()
-            self._connection.learned = self._learned(preamble)
+            learned = self._connection.learned = self._learned(preamble)
+            if learned.host and not preamble.local and not self._home.admit(self._transport, learned.host):
+                self._transport.abort()
+                return
             self._hand_over(self._held[preamble.size :])
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # the name is asyncio's

@@ -36,7 +36,10 @@ class Heads:
     value: int = 16384  #: of one field, its name included
     fields: int = 128
     whole: int = 65536  #: all of it; the trailers of a request in chunks may be a quarter of that
-    keep: float = 75.0  #: seconds until a whole head must have come, also on a kept connection
+    seconds: float = (
+        10.0  #: until a whole head must have come, from the beginning of its connection or from its own first byte
+    )
+    keep: float = 75.0  #: seconds for which a connection is kept for a next request
 
 
 class BadRequestError(Exception):

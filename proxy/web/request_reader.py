@@ -75,6 +75,11 @@ class RequestReader:
         """Whether the last request read has a body that is not complete."""
         return self._state in (_LENGTH, _CHUNKED)
 
+    @property
+    def in_head(self) -> bool:
+        """Whether a head has begun and is not complete."""
+        return self._state == _HEAD and bool(self._held)
+
     # ------------------------------------------------ the names that aiohttp's server calls
 
     def feed_data(self, data: bytes) -> tuple[list[Message], bool, bytes]:

@@ -55,7 +55,10 @@ class CallerConnection(RequestHandler):
         "_begun",
         "_ended",
         "_handler",
+        "_head_seconds",
+        "_head_timer",
         "_heard",
+        "_made",
         "_reader",
         "_runner",
         "_serving",
@@ -79,6 +82,9 @@ class CallerConnection(RequestHandler):
         self._serving: Incoming | None = None
         self._runner: asyncio.Task[None] | None = None
         self._heard = 0.0  #: when bytes came last, in loop time
+        self._made = self._loop.time()
+        self._head_seconds = server.heads.seconds
+        self._head_timer: asyncio.TimerHandle | None = None  #: ends the connection unless a head is complete by then
         self._ended = False  #: the caller sends nothing more
         self.learned: Client | None = None  #: who the caller is, once somebody asked or a trusted proxy told
         self.on_eof: Callable[[], bool] | None = None  #: told of the end of what the caller sends; true: stay half open
@@ -87,6 +93,13 @@ class CallerConnection(RequestHandler):
     def busy(self) -> bool:
         """Whether a request is being handled or waits to be."""
         return self._serving is not None or bool(self._messages)
+
+    @property
+    def idle_since(self) -> float | None:
+        """In loop time, since when no request is under way and none is complete; ``None``: one is, or another protocol is spoken."""
+        if self.busy or self._begun is not None or self._upgraded or self._payload_parser is not None:
+            return None
+        return max(self._made, self._next_keepalive_close_time - self._keepalive_timeout)
 
     @property
     def client(self) -> Client:
@@ -99,10 +112,12 @@ class CallerConnection(RequestHandler):
         """A caller has come."""
         super().connection_made(transport)
         self._runner = self._task_handler
+        self._await_head()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """The caller has gone. What passes through ends with it; what a rule names is brought to its end all the same."""
         super().connection_lost(exc)
+        self._head_complete()
         self._drop()
         if self._runner is not None and (self._serving is None or self._serving.match is None):
             self._runner.cancel()
@@ -260,7 +275,13 @@ class CallerConnection(RequestHandler):
             return
         messages, self._upgraded, self._message_tail = self._reader.feed_data(data)
         if not messages:
+            if self._head_timer is None and self._reader.in_head:
+                self._await_head()
             return
+        if self._head_timer is not None:
+            self._head_complete()
+        if self._reader.in_head:
+            self._await_head()
         waiter = self._waiter
         if waiter is not None and not waiter.done() and self._begun is None:
             head, payload = messages[0]
@@ -274,6 +295,22 @@ class CallerConnection(RequestHandler):
             self._messages.extend(cast("Any", messages))
         if len(self._messages) >= self._max_msg_queue_size and not self._buffer_paused:
             self._pause_reading_for_buffer()
+
+    def _await_head(self) -> None:
+        self._head_timer = self._loop.call_later(self._head_seconds, self._head_late)
+
+    def _head_complete(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _head_late(self) -> None:
+        """The head did not come in time. While the request before it is under way, its answer is waited for."""
+        self._head_timer = None
+        if self.busy or self._begun is not None:
+            self._await_head()
+        elif self.transport is not None:
+            self.transport.close()
 
     def _answer(self, status: int, error: VaultError) -> None:
         if self.transport is not None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import resource
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -23,6 +24,7 @@ class Instance:
     folder: Path
     program: tuple[str, ...] = ("-m", "proxy", "serve")
     environment: dict[str, str] = field(default_factory=dict)
+    files: int | None = None  #: the limit of open files, soft and hard
     process: asyncio.subprocess.Process | None = None
     proxy: str = ""
     vault: str = ""
@@ -61,6 +63,7 @@ class Instance:
             cwd=self.folder,
             env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **self.settings()},
             stdout=asyncio.subprocess.DEVNULL,
+            preexec_fn=self._limit,
             stderr=asyncio.subprocess.PIPE,
         )
         self._reader = asyncio.create_task(self._read(self.process))
@@ -70,6 +73,10 @@ class Instance:
         if not self._listening.is_set():
             await self.kill()
             raise VaultError(Code.INTERNAL, "The process did not start listening:\n" + self.log.decode())
+
+    def _limit(self) -> None:
+        if self.files is not None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (self.files, self.files))
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:
         assert process.stderr is not None

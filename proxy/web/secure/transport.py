@@ -47,6 +47,7 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
         super().__init__()
         self._home = home
         self._user = user
+        self._made = asyncio.get_running_loop().time()
         self._over = False  #: the handshake, in whatever way
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._context = home.context
@@ -59,6 +60,11 @@ class TlsConnection(asyncio.Transport, asyncio.Protocol):
         self._half = False  #: the caller has ended its side, and the user stays
 
     # ------------------------------------------------ the protocol of the plain transport
+
+    @property
+    def idle_since(self) -> float | None:
+        """Since when no request is under way; a handshake that is not complete is none."""
+        return cast("Any", self._user).idle_since if self._open else self._made
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A caller has come."""

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from proxy.composition.guard import check_firewall, open_guard
+from proxy.composition.guard import OpenFiles, check_firewall, open_guard, raise_file_limit
 from proxy.config import load
 from proxy.errors import Code, VaultError
 from proxy.telemetry.metrics import Metrics
@@ -66,13 +66,44 @@ def test_limits_are_those_of_the_settings():
     quotas, first = guard.quotas, guard.first
     assert quotas.credential is not None
     assert quotas.address is not None
-    assert first is not None
     assert quotas.concurrent is not None
     assert quotas.uploads is not None
     assert [quotas.credential.policy, quotas.address.policy] == [Policy("credential", 10, 3), Policy("address", 20, 3)]
-    assert (quotas.concurrent._most, quotas.uploads._most, first._most) == (5, 4, 7)
+    assert (quotas.concurrent._most, quotas.uploads._most, first._of_address) == (5, 4, 7)
 
 
 def test_a_limit_of_nothing_is_none():
     guard = open_guard(settings(LIMITS__REQUESTS_PER_SECOND="0"), Metrics())
-    assert (guard.quotas.credential, guard.quotas.address, guard.first) == (None, None, None)
+    assert (guard.quotas.credential, guard.quotas.address) == (None, None)
+
+
+def test_connections_are_as_many_as_descriptors_allow_and_an_address_has_half_of_them(monkeypatch):
+    monkeypatch.setattr("resource.getrlimit", lambda _: (1024, 1024))
+    guard = open_guard(settings(), Metrics())
+    assert (guard.first._most, guard.first._of_address, guard.first.backlog) == (448, 224, 128)
+    guard = open_guard(settings(LIMITS__CONNECTIONS="100", LIMITS__ADDRESS_CONNECTIONS="0"), Metrics())
+    assert (guard.first._most, guard.first._of_address) == (100, 0)
+
+
+@pytest.mark.parametrize(
+    ("limit", "callers"), [(128, 16), (1024, 448), (65_536, 57_024), (10**9, 57_024), (-1, 57_024)]
+)
+def test_descriptors_are_kept_back_from_callers(limit, callers):
+    files = OpenFiles.of(limit, 256)
+    assert files.callers == callers
+    assert limit < 200 or limit - callers - 2 * files.backlog >= 64 or limit < 0
+
+
+def test_the_limit_of_open_files_is_raised_towards_what_is_allowed(monkeypatch):
+    given: list[tuple[int, int]] = []
+    monkeypatch.setattr("resource.setrlimit", lambda _, limits: given.append(limits))
+    for soft, hard, raised in (
+        (1024, 4096, 4096),
+        (1024, -1, 65_536),
+        (1024, 10**6, 65_536),
+        (4096, 4096, 4096),
+        (10**6, 10**6, 10**6),
+    ):
+        monkeypatch.setattr("resource.getrlimit", lambda _, limits=(soft, hard): limits)
+        assert raise_file_limit() == raised
+    assert given == [(4096, 4096), (65_536, -1), (65_536, 10**6)]
