@@ -34,12 +34,6 @@ class Doors:
         """What serves a new connection to the vault listener."""
         return VaultConnection if self.vault is None else self.vault.of_vault
 
-    def count(self, limit: ConnectionLimit) -> None:
-        """Count connections by the address that a PROXY preamble tells."""
-        for entrance in (self.proxy, self.vault):
-            if entrance is not None and entrance.preambles is not None:
-                entrance.preambles.admit = limit.counted
-
     def checks(self) -> dict[str, Check]:
         """What ``/readyz`` asks."""
         return {} if self.certificates is None else {"tls": self.certificates.check}
@@ -70,8 +64,10 @@ class Doors:
                 entrance.close()
 
 
-def doors(settings: Settings, audiences: Audiences, metrics: Metrics, clock: Clock) -> Doors:
-    """What is switched on. Raises ``VaultError`` (BAD_SETTINGS) if a file for TLS cannot be used."""
+def doors(
+    settings: Settings, audiences: Audiences, metrics: Metrics, clock: Clock, limit: ConnectionLimit | None = None
+) -> Doors:
+    """What is switched on; ``limit`` counts connections by the address that a PROXY preamble tells, too. Raises ``VaultError`` (BAD_SETTINGS) if a file for TLS cannot be used."""
     tls = settings.listen.tls
 
     def accept(material: Material) -> None:
@@ -80,7 +76,11 @@ def doors(settings: Settings, audiences: Audiences, metrics: Metrics, clock: Clo
 
     made = Certificates(_pairs(settings), _terms(settings), metrics, clock, accept) if tls.certificate else None
     hsts = tls.hsts // 1000 if made is not None else 0
-    return Doors(_door(settings, "proxy", made), _door(settings, "vault", made), made, hsts)
+    proxy, vault = _door(settings, "proxy", made), _door(settings, "vault", made)
+    for entrance in (proxy, vault):
+        if limit is not None and entrance is not None and entrance.preambles is not None:
+            entrance.preambles.admit = limit.counted
+    return Doors(proxy, vault, made, hsts)
 
 
 def check_doors(settings: Settings) -> None:

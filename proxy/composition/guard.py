@@ -119,7 +119,7 @@ def open_guard(settings: Settings, metrics: Metrics) -> Guard:
     most = files.callers if given.connections is None else given.connections
     if most > files.callers:
         _log.warning(
-            "limits.connections is more than the limit of open files allows: raise that limit", possible=files.callers
+            "limits.connections is more than the limit of open files allows: raise that limit", count=files.callers
         )
     of_address = most // 2 if given.address_connections is None else given.address_connections
     first = ConnectionLimit(most, of_address, trusted, told)
@@ -157,7 +157,7 @@ def raise_file_limit() -> int:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     except (OSError, ValueError):
-        _log.warning("the limit of open files could not be raised", limit=soft)
+        _log.warning("the limit of open files could not be raised", count=soft)
         return soft
     return most
 
