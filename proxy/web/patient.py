@@ -34,7 +34,8 @@ class PatientConnection(RequestHandler):
     @property
     def idle_since(self) -> float | None:
         """In loop time, since when no request is under way; ``None``: one is."""
-        if self._current_request is not None or self._messages or self.transport is None:
+        waiter = self._waiter
+        if waiter is None or waiter.done() or self._current_request is not None:
             return None
         return max(self._begun_at, self._next_keepalive_close_time - _KEEP_SECONDS)
 

@@ -97,7 +97,8 @@ class CallerConnection(RequestHandler):
     @property
     def idle_since(self) -> float | None:
         """In loop time, since when no request is under way and none is complete; ``None``: one is, or another protocol is spoken."""
-        if self.busy or self._begun is not None or self._upgraded or self._payload_parser is not None:
+        waiter = self._waiter
+        if waiter is None or waiter.done() or self._begun is not None or self.busy:
             return None
         return max(self._made, self._next_keepalive_close_time - self._keepalive_timeout)
 

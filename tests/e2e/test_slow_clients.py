@@ -78,13 +78,16 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place
 
 
 @contextlib.contextmanager
-def connected(port: int, count: int, seconds: float = float("inf")) -> Iterator[list[socket.socket]]:
-    """So many connections, or as many as can be made in that time; all closed at the end."""
+def connected(
+    port: int, count: int, seconds: float = float("inf"), request: bytes = b""
+) -> Iterator[list[socket.socket]]:
+    """So many connections, or as many as can be made in that time, each with a request; all closed at the end."""
     made: list[socket.socket] = []
     until = time.perf_counter() + seconds
     try:
         while len(made) < count and time.perf_counter() < until:
             made.append(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE))
+            made[-1].sendall(request)
         yield made
     finally:
         for one in made:
@@ -148,7 +151,9 @@ async def test_ten_thousand_idle_connections(place: Place, unavailable: Callable
         unavailable("10 000 idle connections", f"this machine allows {count} to a process")
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, count + 500)), hard))
     try:
-        with connected(place.port, count, seconds=40) as callers:  # after 75 seconds the first of them are ended
+        with contextlib.ExitStack() as stack:  # a connection that has asked for something is kept for 75 seconds
+            asked = connected(place.port, count, seconds=40, request=get("/next"))
+            callers = await asyncio.to_thread(stack.enter_context, asked)
             if len(callers) < count:
                 unavailable("10 000 idle connections", f"this machine makes {len(callers)} in forty seconds")
             count = len(callers)
