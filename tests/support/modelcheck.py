@@ -283,17 +283,19 @@ class Model:
     def _changes(self, ident: int, members: tuple[str, ...] = MEMBERS) -> Record:
         present = self.plain.records[ident]
         chosen = self.chance.sample(members, self.chance.choice((1, 1, 2, 4)))
-        changes = {name: self.values.change(name, present.get(name)) for name in chosen}
-        if (
-            ident in self.unseen
-        ):  # the vault does not know it yet: where all tokens were small, it would not be found again
-            changes["name"] = self.values.fresh("name")
-        return changes
+        if ident in self.unseen:
+            # The vault does not know it yet. Where all tokens were small, it would not be found again; and what is erased stands
+            # in the record of the creation that waits for an answer.
+            names = {"name", *chosen} - {"days", "tags", "mails", "parts"}
+            return {name: self.values.fresh(name) for name in sorted(names)}
+        return {name: self.values.change(name, present.get(name)) for name in chosen}
 
     def _patch(self, ident: int) -> Request:
         return Request("PATCH", f"/p/{ident}", {**self._changes(ident), "vip": self.values.next()})
 
     def _put(self, ident: int) -> Request:
+        if ident in self.unseen:
+            return self._get(ident)
         return Request("PUT", f"/p/{ident}", {**self.values.record(), **self._changes(ident), **self._code(ident)})
 
     def _code(self, ident: int) -> Record:

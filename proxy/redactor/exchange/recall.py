@@ -105,12 +105,12 @@ def add_revealed(
     for item, row, values in zip(items, own, revealed.values, strict=True):
         found = iter(values)
         for index, spot in enumerate(item.spots):
-            if spot.value is not None:
-                value = next(found)
-                first, second = (value, row[index])
-                if certain is None or spot.field in certain:
-                    first, second = second, first
-                row[index] = first or second or asked.get((spot.field, spot.value.text))
+            if spot.value is None:
+                continue
+            first, second = row[index], next(found)
+            if certain is not None and spot.field not in certain:
+                first, second = second, first
+            row[index] = first or second or asked.get((spot.field, spot.value.text))
 
 
 def _lacks(item: Item, row: Sequence[Value | None]) -> bool:
