@@ -70,7 +70,9 @@ class Place:
 async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
     async with (
         serving(Application().app()) as upstream,
-        running(tmp_path_factory.mktemp("slow"), rules(upstream)) as instance,
+        running(
+            tmp_path_factory.mktemp("slow"), rules(upstream), DOMICILE__LIMITS__ADDRESS_CONNECTIONS="0"
+        ) as instance,
     ):
         made = Place(instance, int(instance.proxy.rpartition(":")[2]))
         await made.soonest(PERSON, 201)
