@@ -217,7 +217,9 @@ def _from_found(plan: BodyPlan, found: Found, body: bytes, depth: int) -> Body:
     result = Body(Media.JSON)
     fields, id_leaf, emptied = plan.fields, plan.id_leaf, plan.emptied
     read = json_codec.reader(body)
-    for located in found.objects:
+    found.objects.reverse()
+    while found.objects:  # each is freed when it was read: all of them at once would take as long as to find them
+        located = found.objects.pop()
         item = Item()
         add = item.spots.append
         for leaf in located.leaves:

@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 from proxy.errors import VaultError
 from proxy.model.value import Value
+from proxy.offload import free
 from proxy.redactor import html
 from proxy.redactor.codecs import form as form_codec
 from proxy.redactor.codecs import json as json_codec
@@ -63,7 +64,10 @@ def rewritten(content: bytes, body: Body, values: Sequence[Sequence[Value | None
         for spot, value in zip(item.spots, row, strict=True):
             if value is not None:
                 counts[spot.field] = counts.get(spot.field, 0) + 1
-    return Written(splice(content, edits(body, values)), counts)
+    made = edits(body, values)
+    written = Written(splice(content, made), counts)
+    free(made)
+    return written
 
 
 def places(spots: Iterable[Spot]) -> tuple[tuple[str, str], ...]:

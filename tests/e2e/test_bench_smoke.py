@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import access, attachments, creates, exactness, inserts, peers, questions, redacting, report
+from bench import access, attachments, creates, exactness, inserts, peers, questions, redacting, report, turns
 from bench.__main__ import main
 from bench.load import Job, body_of, run
 from bench.measures import MEASURES, standing
@@ -142,6 +142,17 @@ def test_the_price_of_knowing_who_calls_is_taken() -> None:
     assert (row["measure"], row["case"]) == (18, "200 clients under 50 policies")
     assert min(row["ours"], row["peer"]) > 0
     assert len(taken["notes"]) == 1
+
+
+def test_the_longest_turn_of_the_event_loop_is_taken() -> None:
+    taken = turns.run(quick=True)
+
+    assert {row["measure"] for row in taken["rows"]} == {21}
+    assert [row["case"] for row in taken["rows"]][:2] == [
+        "a bulk of 200 created through the proxy",
+        "a list of 600 objects restored",
+    ]
+    assert all(row["ratio"] >= 0 for row in taken["rows"])
 
 
 def test_a_changed_byte_is_counted_wherever_it_stands() -> None:

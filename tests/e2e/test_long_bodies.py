@@ -243,8 +243,8 @@ class People:
 
 
 async def worst_health(session: aiohttp.ClientSession, instance: Instance, work: Any) -> float:
-    """Seconds that a caller of /healthz waited at most meanwhile."""
-    worst, task = 0.0, asyncio.ensure_future(work)
+    """The part of the time of that work for which a caller of /healthz waited at most."""
+    begin, worst, task = time.perf_counter(), 0.0, asyncio.ensure_future(work)
     while not task.done():
         begun = time.perf_counter()
         async with session.get(f"{instance.admin}/healthz") as answer:
@@ -252,7 +252,7 @@ async def worst_health(session: aiohttp.ClientSession, instance: Instance, work:
         worst = max(worst, time.perf_counter() - begun)
         await asyncio.sleep(0.005)
     await task
-    return worst
+    return worst / (time.perf_counter() - begin)
 
 
 async def test_health_is_told_beside_a_list_of_twelve_thousand(tmp_path: Path) -> None:
@@ -285,7 +285,7 @@ async def test_health_is_told_beside_a_list_of_twelve_thousand(tmp_path: Path) -
                 for start in range(0, len(sent), 6000):
                     await create(sent[start : start + 6000])
                 assert Value("Ann Wexlomere 1").text not in json.dumps(people.kept)
-                # One turn for all took more than a second; of three tries on a busy machine one is undisturbed.
-                assert min([await worst_health(session, instance, read()) for _ in range(3)]) < 0.25
+                # In one turn for all the caller waits for nearly all of it; of three tries on a busy machine one is undisturbed.
+                assert min([await worst_health(session, instance, read()) for _ in range(3)]) < 0.4
         finally:
             await instance.kill()

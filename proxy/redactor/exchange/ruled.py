@@ -258,6 +258,7 @@ class RuleExchange:
         await self._reconcile(shown, revealed)
         certain = self._writing.certain if self._writing is not None else None
         await run(long, add_revealed, (own, certain), body.items, revealed, self._asked)
+        discard(shown)
         return own
 
     def _recall(self) -> Recall:
