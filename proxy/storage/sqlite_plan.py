@@ -44,6 +44,10 @@ class Way(NamedTuple):
     narrow: bool  #: whether it leads to few rows
     aged: str = ""  #: name of the id in whose order the rows come by themselves
     entries: str = ""  #: what to read where only their number is asked
+    exact: int | None = None  #: how many rows there are, where the index alone tells
+    straight: "tuple[str, Condition] | None" = (
+        None  #: what to read, and what has to hold, so that they come in the order of their ids
+    )
 
 
 class Planner:
@@ -83,7 +87,26 @@ class Planner:
         # Of alternatives it may lead to more than what holds.
         others = [part for part in parts if part is not lead or isinstance(part, Any)]
         rest = [*[self._part(part, free=True) for part in others], self.shown()]
-        return Way(self.rows, joined([(f"r.rid IN ({found[0]})", found[1]), *rest], "AND"), narrow)
+        exact = min(leads)[0] if not others and not self._hidden and self._is_one_column(lead) else None
+        straight = self._straight(lead, rest)
+        held = joined([(f"r.rid IN ({found[0]})", found[1]), *rest], "AND")
+        return Way(self.rows, held, narrow, exact=exact, straight=straight)
+
+    def _is_one_column(self, lead: Where) -> bool:
+        """Whether as many rows hold as the index of the column has entries for the lead."""
+        return isinstance(lead, Is | Compared) and lead.column in self._types
+
+    def _straight(self, lead: Where, rest: Sequence[Condition]) -> tuple[str, Condition] | None:
+        """The way by the entries of one value of a column, which the index has in the order of the ids."""
+        if (
+            not isinstance(lead, Is)
+            or lead.column not in self._types
+            or len(set(lead.values)) != 1
+            or None in lead.values
+        ):
+            return None
+        source = f'{self.rows} INDEXED BY "ix_{self._table}.{lead.column}"'
+        return source, joined([condition(lead, self._table), *rest], "AND")
 
     def walk(self, where: Where, column: str) -> Condition:
         """What to look at in rows that are walked in the order of a column."""

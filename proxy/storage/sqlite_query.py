@@ -61,6 +61,16 @@ def select(connection: Connection, sql: Statements, query: Select) -> Page:
     way = planner.way(query.where)
     stop = None if query.limit is None else query.offset + query.limit + 1  # one more tells whether there are more
     aged = way.aged and _by_age(query)
+    if (
+        way.straight is not None
+        and stop is not None
+        and _by_age(query)
+        and (way.exact is not None or not query.counted)
+    ):
+        source, held = way.straight
+        straight = way._replace(source=source, condition=held, aged="r.rid")
+        rids = _aged(connection, straight, query, [stop - query.offset, query.offset])
+        return _page(connection, sql, query, rids, (way.exact or 0) * query.counted)
     if way.narrow and not (aged and stop is not None):
         rids, total = _collected(connection, way, query)
         return _page(connection, sql, query, rids[query.offset :], total)
@@ -97,6 +107,14 @@ def _by_age(query: Select) -> bool:
 def _collected(connection: Connection, way: Way, query: Select) -> tuple[list[int], int]:
     """The ids of all rows behind the place where the page before ended, sorted; and how many there are in all."""
     text, values = way.condition
+    if query.limit is not None and (way.exact is not None or not query.counted):  # the first of them are enough
+        source, held = way.straight or (way.source, way.condition)
+        text, values = held
+        if query.after is not None:
+            text, values = joined([held, behind(query.order, query.after)], "AND")
+        first = f"SELECT r.rid AS id FROM {source} WHERE {text} ORDER BY {_order(query)} LIMIT ?"
+        rids = _ids(connection, first, [*values, query.offset + query.limit + 1])
+        return rids, (way.exact or 0) * query.counted
     if query.after is None:
         rids = _ids(
             connection, f"SELECT r.rid AS id FROM {way.source} WHERE {text} ORDER BY {_order(query)} LIMIT -1", values
