@@ -9,7 +9,7 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -33,16 +33,20 @@ from proxy.composition.schemas import open_schemas
 from proxy.composition.secrets import scraper_secret
 from proxy.composition.stopped import stopped_clients
 from proxy.composition.stores import (
+    country_of,
     key_source,
+    look_beside,
     open_embedded,
     open_environments,
     open_with_key,
     refuse_lost_key,
+    refuse_other_country,
     unobserved,
     vault_options,
 )
 from proxy.composition.ways import gateway_options, redirected, renew, ways
 from proxy.config import Settings
+from proxy.config.table import SETTINGS
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, Detail, VaultError
 from proxy.model.builtin import records_schema
@@ -52,7 +56,7 @@ from proxy.redactor.exchange.reload import Reloader
 from proxy.redactor.exchange.runtime import InForce, Runtime, join
 from proxy.redactor.exchange.trial import run_case
 from proxy.redactor.kept import refuse_unfit
-from proxy.redactor.load import load
+from proxy.redactor.load import load, no_rules
 from proxy.redactor.rules import RuleSet
 from proxy.storage import open_store
 from proxy.storage.hooks import Hooks
@@ -146,12 +150,13 @@ def check_keys(settings: Settings) -> None:
         source.load()
 
 
-def check_store(settings: Settings) -> None:
-    """Raise what a start would say of the store and whether key and store belong together. Makes nothing."""
+def check_store(settings: Settings) -> str:
+    """Raise what a start would say of the store and whether key and store belong together; answers what was left out. Makes nothing."""
     if settings.store.path.exists():
-        asyncio.run(_check_store(settings))
-    else:
-        refuse_new(settings.store.path)
+        return asyncio.run(_check_store(settings))
+    country_of(settings)
+    refuse_new(settings.store.path)
+    return "made at the first start"
 
 
 def check_upstream(settings: Settings, rules: RuleSet | None) -> None:
@@ -170,10 +175,16 @@ def _refuse_strangers(settings: Settings, rules: RuleSet) -> None:
         raise VaultError(Code.BAD_SETTINGS, "The settings name applications that the rules do not.", strangers)
 
 
-async def _check_store(settings: Settings) -> None:
+async def _check_store(settings: Settings) -> str:
     source = key_source(settings.keys)
-    store = await open_embedded(settings)
     try:
+        store = await open_embedded(settings)
+    except VaultError as error:
+        if error.code is not Code.STORE_BUSY:
+            raise
+        return look_beside(settings)
+    try:
+        refuse_other_country(settings, await store.note("country"))
         if not source.exists():
             await refuse_lost_key(settings, store)
         elif await has_keyset(store, DEFAULT):
@@ -181,10 +192,17 @@ async def _check_store(settings: Settings) -> None:
         await check_files(settings, store)
     finally:
         await store.close()
+    return ""
 
 
 def load_rules(settings: Settings, overrides: Overrides | None = None) -> RuleSet:
-    """The rule set of the settings' folder or file, whole. Raises ``VaultError(BAD_RULES)`` with every fault."""
+    """The rule set of the settings' folder or file, whole; empty where there is no rule file in the folder, or no default folder.
+
+    Raises ``VaultError(BAD_RULES)`` with every fault.
+    """
+    default = SETTINGS["rules"]
+    if no_rules(settings.rules) and (settings.rules.exists() or settings.rules == default.read(default.default)):
+        return RuleSet("none", (), (), ())
     rules = load(settings.rules)
     return rules if overrides is None else redirected(rules, overrides.upstreams)
 
@@ -218,7 +236,7 @@ async def running(
     settings: Settings, overrides: Overrides | None = None, clock: Clock = system_clock
 ) -> AsyncIterator[Running]:
     """A whole instance, listening; everything is drained and closed when the block ends."""
-    metrics = Metrics()
+    metrics, settings = Metrics(), replace(settings, country=country_of(settings))
     hooks = _hooks(metrics)
     async with AsyncExitStack() as stack:
         rules = _first_rules(settings, overrides)

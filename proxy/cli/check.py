@@ -20,8 +20,8 @@ Part = Callable[[Settings], str]
 def _rules(settings: Settings) -> str:
     from proxy.bootstrap import load_rules
 
-    load_rules(settings)
-    return str(settings.rules)
+    rules = load_rules(settings)
+    return str(settings.rules) if rules.endpoints else f"none at {settings.rules}: the vault alone is in use"
 
 
 def _records(settings: Settings) -> str:
@@ -51,9 +51,8 @@ def _keys(settings: Settings) -> str:
 def _store(settings: Settings) -> str:
     from proxy.bootstrap import check_store
 
-    check_store(settings)
-    place = settings.store.path
-    return str(place) if place.exists() else f"{place}, made at the first start"
+    left_out = check_store(settings)
+    return f"{settings.store.path}, {left_out}" if left_out else str(settings.store.path)
 
 
 def _audit(settings: Settings) -> str:

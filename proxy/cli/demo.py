@@ -4,7 +4,7 @@ import argparse
 import os
 import socket
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _HOST: Final = "127.0.0.1"
 _RULES: Final = Path("rules/contacts.yaml")
 _USUAL: Final = (8080, 8081, 8082, 3000)  #: ports of proxy, vault, admin and application
+
+_COUNTRY: Final = "se"  #: where the people of the samples live
 
 _VISITOR: Final = "demo"  #: name of the client that the demo shows
 
@@ -110,7 +112,8 @@ def _settings(arguments: Arguments, ports: Ports) -> Settings:
         "listen.vault": f"{_HOST}:{ports.vault}",
         "listen.admin": f"{_HOST}:{ports.admin}",
     }
-    return load(arguments.config, {**os.environ, **{variable(name): text for name, text in own.items()}})
+    settings = load(arguments.config, {**os.environ, **{variable(name): text for name, text in own.items()}})
+    return replace(settings, country=settings.country or _COUNTRY)
 
 
 async def demo(settings: Settings, ports: Ports) -> int:

@@ -3,12 +3,13 @@
 import argparse
 import dataclasses
 import os
+import sys
 from typing import Final
 
 from proxy.cli import output
 from proxy.cli.client import as_text, told
 from proxy.cli.command import OK, Arguments, Command
-from proxy.config import load
+from proxy.config import Settings, load
 from proxy.config.load import DEFAULT_FILE
 from proxy.config.values import country
 from proxy.model.environment import DEFAULT
@@ -26,7 +27,7 @@ def run(arguments: Arguments) -> int:
     from proxy.bootstrap import first_client, prepare
 
     given = load(arguments.config, os.environ)
-    settings = dataclasses.replace(given, country=arguments.country or given.country)
+    settings = dataclasses.replace(given, country=arguments.country or given.country or _asked(given))
     made = asyncio.run(prepare(settings))
     client = asyncio.run(first_client(settings))
     place = settings.keys.place if settings.keys.source == "file" else f"the environment variable {settings.keys.place}"
@@ -51,24 +52,47 @@ def run(arguments: Arguments) -> int:
                 else []
             ),
             "Keep a copy of the keys in another place than the copies of the store: without them nothing can be read again.",
-            _next(settings.country, arguments) if settings.country != given.country else "Next: domicile serve",
+            _next(settings.country, given.country, arguments),
         ]
     )
     output.show(data, text, as_json=arguments.json)
     return OK
 
 
-def _next(country: str, arguments: Arguments) -> str:
-    """The vault does not keep the country: without this hint ``serve`` would quietly go by that of the settings."""
-    file = arguments.config or DEFAULT_FILE
-    return f"Next: write `country: {country}` into {file}, for the vault does not keep it. Then: domicile serve"
+def _asked(settings: Settings) -> str:
+    """The country of a vault that is there already, else what is typed on a terminal. Raises ``VaultError`` (BAD_SETTINGS)."""
+    from proxy.composition.stores import country_of
+
+    if settings.store.path.exists() or not sys.stdin.isatty():
+        return country_of(settings)
+    while True:
+        print(
+            "Whose personal data does this vault keep? Country code of two letters, such as se: ",
+            end="",
+            file=sys.stderr,
+            flush=True,
+        )
+        line = sys.stdin.readline()
+        if not line:
+            return country_of(settings)
+        try:
+            return country(line.strip())
+        except ValueError as error:
+            print(f"  {error}", file=sys.stderr)
+
+
+def _next(country: str, written: str, arguments: Arguments) -> str:
+    """What to do now; settings that name another country would be refused by the vault."""
+    if written in ("", country):
+        return "Next: domicile serve"
+    return f"Next: write `country: {country}` into {arguments.config or DEFAULT_FILE}, which says {written}. Then: domicile serve"
 
 
 def _country(text: str) -> str:
     try:
         return country(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{error}; write two lower-case letters, such as se") from None
+        raise argparse.ArgumentTypeError(f"{error}; write two letters, such as se") from None
 
 
 COMMAND: Final = Command(

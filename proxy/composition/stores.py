@@ -1,17 +1,34 @@
 """The store of the settings and the master key that belongs to it: opened together, or not at all."""
 
+from dataclasses import replace
+from typing import Final
+
 from proxy.clock import Clock, system_clock
 from proxy.composition.interface import history
 from proxy.config import Keys, Settings
 from proxy.crypto.keyset import Keyset
 from proxy.crypto.sources import KeySource, open_source
-from proxy.errors import Code, VaultError
+from proxy.errors import Code, Detail, VaultError
 from proxy.model.environment import DEFAULT
 from proxy.storage import open_store
 from proxy.storage.base import Store
 from proxy.storage.hooks import Hooks
+from proxy.storage.peeking import peek
+from proxy.telemetry import logs
 from proxy.vault.environments import Environments
-from proxy.vault.vault import VaultOptions, has_keyset, open_keyset
+from proxy.vault.vault import VaultOptions, has_keyset, keyset_note, open_keyset
+
+_log = logs.logger("bootstrap")
+
+#: The note of the store that says whose data it keeps.
+_COUNTRY: Final = "country"
+#: What the setting was where nobody wrote it, before a vault knew its country.
+_EARLIER: Final = "se"
+
+_NO_COUNTRY: Final = Detail(
+    "country",
+    "nothing says whose personal data this instance keeps: write country, such as country: se, or begin with domicile init",
+)
 
 
 def key_source(keys: Keys) -> KeySource:
@@ -24,8 +41,65 @@ async def open_embedded(settings: Settings, hooks: Hooks | None = None) -> Store
     return await open_store(f"{settings.store.engine}:///{settings.store.path}", hooks)
 
 
+def country_of(settings: Settings) -> str:
+    """The country of an instance: that of the settings, else the one that its vault was made for.
+
+    Raises ``VaultError`` (BAD_SETTINGS) where neither names one.
+    """
+    if settings.country:
+        return settings.country
+    if not settings.store.path.exists():
+        raise VaultError(Code.BAD_SETTINGS, "The settings have one fault: mend what is listed.", (_NO_COUNTRY,))
+    try:
+        note = peek(settings.store.path, (_COUNTRY,)).get(_COUNTRY)
+    except VaultError:
+        raise VaultError(
+            Code.BAD_SETTINGS, "The country of the vault cannot be read, and the settings name none.", (_NO_COUNTRY,)
+        ) from None
+    if note is not None:
+        return note.decode()
+    _log.warning(
+        "the vault does not say whose data it keeps, for an earlier version made it: it counts as that of Sweden, as it did then",
+        source="country",
+    )
+    return _EARLIER
+
+
+async def settle_country(settings: Settings, store: Store) -> None:
+    """Keep the country of the settings with a vault that has none. Raises ``VaultError`` (BAD_SETTINGS) where it has another one."""
+    note = await store.note(_COUNTRY)
+    refuse_other_country(settings, note)
+    if note is None:
+        await store.put_note(_COUNTRY, settings.country.encode(), None)
+
+
+def refuse_other_country(settings: Settings, note: bytes | None) -> None:
+    """Raise ``VaultError`` (BAD_SETTINGS) where the settings name another country than the vault was made for."""
+    if note is None or settings.country in ("", note.decode()):
+        return
+    text = (
+        f"the vault keeps the data of {note.decode()} and the settings say {settings.country}: write country: {note.decode()}, or name "
+        "another folder with data"
+    )
+    raise VaultError(Code.BAD_SETTINGS, "The vault is that of another country.", (Detail("country", text),))
+
+
+def look_beside(settings: Settings) -> str:
+    """Look at a store that an instance runs on, without its lock: whose country it is, and whether the key opens it.
+
+    Raises ``VaultError``; answers what was left out.
+    """
+    keyset = keyset_note(DEFAULT)
+    notes = peek(settings.store.path, (_COUNTRY, keyset))
+    refuse_other_country(settings, notes.get(_COUNTRY))
+    if keyset in notes:
+        Keyset.unwrap(notes[keyset], key_source(settings.keys).load())
+    return "in use by a running instance: its country and its key fit, the rest was not looked at"
+
+
 async def open_with_key(settings: Settings, hooks: Hooks | None = None) -> tuple[Store, bool]:
     """The open store, its master key being there; and whether one of them was made just now."""
+    settings = replace(settings, country=country_of(settings))
     source = key_source(settings.keys)
     fresh = not settings.store.path.exists()
     if fresh and (source.exists() or settings.keys.source != "file"):
@@ -35,6 +109,8 @@ async def open_with_key(settings: Settings, hooks: Hooks | None = None) -> tuple
         missing = not source.exists()
         if missing:
             await refuse_lost_key(settings, store)
+        await settle_country(settings, store)
+        if missing:
             source.create()
     except BaseException:  # a stop, too: nobody else has it yet who could close it
         await store.close()
@@ -60,7 +136,7 @@ async def refuse_lost_key(settings: Settings, store: Store) -> None:
 
 def vault_options(settings: Settings, environment: str = DEFAULT) -> VaultOptions:
     """What the settings say of the vault of an environment."""
-    return VaultOptions(environment, settings.country.upper(), settings.pending.keep, history(settings))
+    return VaultOptions(environment, country_of(settings).upper(), settings.pending.keep, history(settings))
 
 
 def unobserved(_event: str, _schema: str, _count: int) -> None:

@@ -277,7 +277,7 @@ class Functions:
 class Settings:
     """Everything an operator can set. All paths are absolute, all times milliseconds."""
 
-    country: str  #: ISO 3166-1 alpha-2, lower case; the one country of this instance
+    country: str  #: ISO 3166-1 alpha-2, lower case; the one country of this instance; empty: that of the vault
     data: Path  #: the folder of the embedded defaults
     listen: Listen
     trusted_proxies: tuple[Network, ...]

@@ -12,10 +12,10 @@ from proxy.model import builtin
 #: Dotted name → setting. ``{data}`` in a default or a given text stands for the absolute path of the data folder.
 SETTINGS: Final[dict[str, Setting]] = {
     "country": Setting(
-        "se",
-        values.country,
-        "a country code in lower-case letters, such as se",
-        "The one country whose personal data this instance keeps (ISO 3166-1).",
+        "none",
+        values.country_or_none,
+        "a country code of two letters, such as se",
+        "The one country whose personal data this instance keeps (ISO 3166-1); none: the one that the vault was made for.",
     ),
     "data": Setting(
         "./data",

@@ -39,14 +39,18 @@ COUNTRIES: Final = frozenset(
 
 
 def country(text: str) -> str:
-    """An ISO 3166-1 alpha-2 code in lower case."""
-    if text == "uk":
+    """An ISO 3166-1 alpha-2 code in either case; answers it in lower case."""
+    code = text.lower()
+    if code == "uk":
         raise ValueError("the code of the United Kingdom is gb")
-    if text.lower() in COUNTRIES and text != text.lower():
-        raise ValueError("the code must be in lower-case letters")
-    if text not in COUNTRIES:
+    if code not in COUNTRIES:
         raise ValueError("this is no country code of ISO 3166")
-    return text
+    return code
+
+
+def country_or_none(text: str) -> str:
+    """The same, or an empty text for ``none``."""
+    return "" if text == "none" else country(text)
 
 
 def address(text: str) -> Address:

@@ -65,8 +65,10 @@ class Template:
 
 def parse_template(text: str) -> Template:
     """Parse a template; ``ValueError`` with a sentence that says what to write instead."""
-    if not text.startswith("/"):
+    if not text.startswith(("/", "^/")):
         raise ValueError("a path begins with '/'")
+    if near := _other_language(text):
+        raise ValueError(near)
     if found := _FORBIDDEN.search(text):
         raise ValueError(_forbidden(found.group()))
     parts = [part for part in text.split("/") if part]
@@ -83,6 +85,36 @@ def parse_template(text: str) -> Template:
             raise ValueError(f"the placeholder {{{name}}} stands twice; give each its own name")
         seen.add(name)
     return template
+
+
+#: Placeholders of other frameworks, and what tells them; each is followed by a name, or by none.
+_COLON = re.compile(r"/:([A-Za-z_][A-Za-z0-9_]*)[?*+]?(?:\([^/]*\))?(?=[/.-]|$)")
+_ANGLE = re.compile(r"<(?:[A-Za-z_]+:)?([A-Za-z_][A-Za-z0-9_]*)>")
+_TYPED = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*):[^{}]*(?:\{[^{}]*\}[^{}]*)*\}")
+_NAMED_GROUP = re.compile(r"\(\?P?<([A-Za-z_][A-Za-z0-9_]*)>(?:[^()]|\([^()]*\))*\)")
+_GROUP = re.compile(r"\((?:[^()]|\([^()]*\))*\)[*+?]?|\[[^\]/]*\][*+?]?(?:\{[0-9,]+\})?|\\[dwsDWS][*+?]?|\.[*+]|[*+]")
+_EXPRESSION = re.compile(r"^\^|\$$|\\[dwsDWS.]|\.[*+]|\[[^\]/]*\]|\((?:\?|[^()]*[|\\*+])")
+_STAR = re.compile(r"/\*\*?$")
+
+
+def _other_language(text: str) -> str | None:
+    """What to write in place of a placeholder of another framework or of an expression; ``None`` where there is none of them."""
+    written = _NAMED_GROUP.sub(r"{\1}", text)
+    written = _TYPED.sub(r"{\1}", _ANGLE.sub(r"{\1}", _COLON.sub(r"/{\1}", _STAR.sub("/{rest*}", written))))
+    bare = _PLACEHOLDER.sub("", written)
+    if _EXPRESSION.search(bare):
+        numbers = iter(range(2, 100))
+        names = set(_PLACEHOLDER.findall(written))
+        written = written.removeprefix("^").removesuffix("$")
+
+        def name(_: re.Match[str]) -> str:
+            fresh = "id" if "id" not in names else next(f"id{n}" for n in numbers if f"id{n}" not in names)
+            names.add(fresh)
+            return f"{{{fresh}}}"
+
+        parts = [part if _PLACEHOLDER.fullmatch(part) else _GROUP.sub(name, part) for part in written.split("/")]
+        return f"a path is a template and no regular expression; write {'/'.join(parts)}"
+    return None if written == text else f"a placeholder is written in braces, by its name alone; write {written}"
 
 
 def _forbidden(character: str) -> str:

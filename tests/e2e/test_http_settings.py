@@ -65,6 +65,7 @@ async def started(folder: Path, upstream: str, *lines: str, **environment: str) 
     file = folder / "domicile.yaml"
     file.write_text("\n".join(lines))
     fixed = {
+        "DOMICILE__COUNTRY": "se",
         "DOMICILE__DATA": str(folder / "data"),
         "DOMICILE__RULES": str(folder / "rules.yaml"),
         "DOMICILE__LISTEN__PROXY": "127.0.0.1:0",

@@ -25,7 +25,7 @@ async def swept(data: Path) -> None:
     from proxy.objectstore.base import SHARDS
     from proxy.vault.objectsweep import GRACE, ObjectSweep
 
-    settings = load(None, {"DOMICILE__DATA": str(data)})
+    settings = load(None, {"DOMICILE__COUNTRY": "se", "DOMICILE__DATA": str(data)})
     async with stopped_vault(settings) as (vault, contents):
         sweep = ObjectSweep(contents, vault.store, lambda: ("default",), lambda: system_clock() + GRACE + 60_000)
         await sweep.doomed()

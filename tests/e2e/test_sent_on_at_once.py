@@ -63,6 +63,7 @@ async def started(folder: Path) -> AsyncIterator[Place]:
 
     file = folder / "rules.yaml"
     settings = {
+        "DOMICILE__COUNTRY": "se",
         "DOMICILE__DATA": str(folder / "data"),
         "DOMICILE__RULES": str(file),
         "DOMICILE__LISTEN__PROXY": "127.0.0.1:0",

@@ -44,6 +44,7 @@ class Instance:
     def settings(self) -> dict[str, str]:
         """Settings by environment variable: everything below the folder, on free ports."""
         return {
+            "DOMICILE__COUNTRY": "se",
             "DOMICILE__DATA": str(self.data),
             "DOMICILE__RULES": str(self.rules),
             "DOMICILE__LISTEN__PROXY": "127.0.0.1:0",

@@ -133,6 +133,7 @@ class Installation:
         self.lives += 1
         self.proxy = self.vault = self.admin = ""
         settings = {
+            "DOMICILE__COUNTRY": "se",
             "DOMICILE__DATA": str(self.data),
             "DOMICILE__RULES": str(self.rules),
             "DOMICILE__LISTEN__PROXY": "127.0.0.1:0",

@@ -32,6 +32,7 @@ def settings(tmp_path: Path) -> Settings:
     return load(
         None,
         {
+            "DOMICILE__COUNTRY": "se",
             "DOMICILE__DATA": str(tmp_path / "data"),
             "DOMICILE__RULES": str(tmp_path / "rules.yaml"),
             "DOMICILE__LISTEN__PROXY": "127.0.0.1:0",
@@ -138,7 +139,7 @@ async def test_a_key_of_the_environment_is_used_and_never_made(settings, monkeyp
 
 async def test_folders_may_have_any_name(settings, tmp_path):
     data = tmp_path / "50% d\u00e5ta? #1 \u2603"
-    odd = load(None, {"DOMICILE__DATA": str(data)})
+    odd = load(None, {"DOMICILE__COUNTRY": "se", "DOMICILE__DATA": str(data)})
     assert await prepare(odd) is True
     assert set(files(data)) == {"files/owner", "keys.json", "vault.db"}
     assert await prepare(odd) is False
@@ -161,7 +162,7 @@ async def test_checks_of_a_sound_vault_change_nothing(settings):
     assert files(settings.data) == before
 
 
-async def in_thread(check: Callable[[Settings], None], settings: Settings) -> None:
+async def in_thread(check: Callable[[Settings], object], settings: Settings) -> None:
     """Checks are called where no loop runs."""
     await asyncio.to_thread(check, settings)
 

@@ -68,6 +68,10 @@ class Reloader:
         self._again = None
         try:
             rules = await asyncio.to_thread(self._read)
+            if self._in_force.runtime.rules.endpoints and not rules.endpoints:
+                raise VaultError(
+                    Code.BAD_RULES, f"There is no rule file any more at {self._path}: put the files back, or restart."
+                )
             runtime = await self._adopt(rules)
         except VaultError as error:
             self._refuse(error)

@@ -51,7 +51,7 @@ class Runtime:
             return found.endpoint, found
         endpoint = self.router.endpoint(host, target)
         if endpoint is None:
-            raise VaultError(Code.NOT_FOUND, "No endpoint of the rule files serves this host and path.")
+            raise VaultError(Code.NOT_FOUND, _NO_ENDPOINT if self.rules.endpoints else _NO_RULES)
         return endpoint, None
 
     def _agree(self, found: Match | PassRule | None, method: str, host: str, addresses: Iterable[bytes]) -> None:
@@ -99,6 +99,10 @@ class Runtime:
     def exchange(self, match: Match) -> RuleExchange:
         """A new exchange for one matched request."""
         return RuleExchange(self.joined[id(match.operation)], match, self.vault)
+
+
+_NO_ENDPOINT = "No endpoint of the rule files serves this host and path."
+_NO_RULES = "This proxy has no rules and so serves no application: name a rule file with the setting rules."
 
 
 class InForce:

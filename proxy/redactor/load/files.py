@@ -40,6 +40,14 @@ def read_sources(path: Path, faults: Faults) -> list[Source]:
     return [source for file in paths if (source := _read(file, faults))]
 
 
+def no_rules(path: Path) -> bool:
+    """Whether there is nothing at the path, or a folder without a rule file."""
+    try:
+        return not _rule_files(path) if path.is_dir() else not path.exists()
+    except OSError:
+        return False  # whoever loads it says what is wrong
+
+
 def decode(source: Source, faults: Faults) -> str | None:
     """The text of a file, which is UTF-8 with or without a byte order mark; ``None`` after noting a fault."""
     try:

@@ -15,7 +15,7 @@ from proxy.config import load
 def vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, with a vault as it is after its first start."""
     monkeypatch.chdir(tmp_path)
-    asyncio.run(prepare(load(None, {})))
+    asyncio.run(prepare(load(None, {"DOMICILE__COUNTRY": "se"})))
     return tmp_path
 
 

@@ -29,7 +29,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 async def write() -> None:
-    settings = load(None, {"DOMICILE__DATA": "data"})
+    settings = load(None, {"DOMICILE__COUNTRY": "se", "DOMICILE__DATA": "data"})
     await prepare(settings)
     store, _ = await open_with_key(settings)
     _, keysets = await open_environments(settings, store)
@@ -98,7 +98,12 @@ def test_a_line_of_somebody_else_is_shown_as_such(folder, capsys):
 
 def test_lines_that_come_are_followed(folder):
     command = [sys.executable, "-m", "proxy", "audit", "tail", "--json", "--follow", "--lines", "1"]
-    environment = {"DOMICILE__DATA": str(folder.parent), "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    environment = {
+        "DOMICILE__COUNTRY": "se",
+        "DOMICILE__DATA": str(folder.parent),
+        "PYTHONPATH": str(ROOT),
+        "PYTHONUNBUFFERED": "1",
+    }
     process = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, cwd=folder.parent)
     try:
         assert process.stdout is not None

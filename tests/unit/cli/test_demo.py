@@ -58,6 +58,7 @@ def test_one_port_is_not_given_away_twice():
 
 def test_the_vault_of_a_demo_is_its_own_whatever_the_settings_say(clone, monkeypatch):
     (clone / "domicile.yaml").write_text("country: no\nlog: {level: debug}\n")
+    monkeypatch.delenv("DOMICILE__COUNTRY")
     for name, text in {"STORE": "sqlite:////real/vault.db", "KEYS": "env:REAL", "RULES": "/real/rules"}.items():
         monkeypatch.setenv(f"DOMICILE__{name}", text)
     recorder = Recorder()

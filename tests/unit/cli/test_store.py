@@ -18,7 +18,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_new_vault_is_in_order(elsewhere, capsys):
-    asyncio.run(prepare(load(None, {})))
+    asyncio.run(prepare(load(None, {"DOMICILE__COUNTRY": "se"})))
     assert main(["store", "verify"]) == 0
     assert "in order" in capsys.readouterr().out
     assert main(["store", "verify", "--json"]) == 0
@@ -40,7 +40,7 @@ def test_faults_are_listed_and_end_with_status_1(elsewhere, capsys, monkeypatch)
         text = "The record does not open."
         return Findings(faults=[Fault("contact", 17, text), Fault("contact", 18, text, "acme")])
 
-    asyncio.run(prepare(load(None, {})))
+    asyncio.run(prepare(load(None, {"DOMICILE__COUNTRY": "se"})))
     monkeypatch.setattr(module, "verify", broken)
     assert main(["store", "verify"]) == 1
     out = capsys.readouterr().out
@@ -59,7 +59,8 @@ def test_a_running_instance_is_left_alone(elsewhere, monkeypatch):
 
     (elsewhere / "rules").mkdir()
     (elsewhere / "rules/rules.yaml").write_text(rules("http://127.0.0.1:9"))
-    settings = load(None, {f"DOMICILE__LISTEN__{name}": "127.0.0.1:0" for name in ("PROXY", "ADMIN", "VAULT")})
+    listen = {f"DOMICILE__LISTEN__{name}": "127.0.0.1:0" for name in ("PROXY", "ADMIN", "VAULT")}
+    settings = load(None, {"DOMICILE__COUNTRY": "se", **listen})
 
     async def both() -> VaultError:
         async with running(settings):

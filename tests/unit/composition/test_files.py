@@ -9,7 +9,7 @@ from tests.support.contacts import make_contacts
 
 
 def settings(folder: Path, **more: str) -> Settings:
-    return load(None, {"DOMICILE__DATA": str(folder), **more})
+    return load(None, {"DOMICILE__COUNTRY": "se", "DOMICILE__DATA": str(folder), **more})
 
 
 async def test_the_files_of_the_settings_are_opened_and_belong_to_the_vault(tmp_path):

@@ -22,7 +22,12 @@ def test_by_default_nobody_is_looked_at():
 
 async def test_the_settings_hold(tmp_path):
     metrics, path = Metrics(), write(tmp_path / "c.mmdb")
-    given = {"FIREWALL__MODE": "block", "FIREWALL__COUNTRY_DATABASE": str(path), "FIREWALL__ALLOW": "10.0.0.0/8"}
+    given = {
+        "COUNTRY": "se",
+        "FIREWALL__MODE": "block",
+        "FIREWALL__COUNTRY_DATABASE": str(path),
+        "FIREWALL__ALLOW": "10.0.0.0/8",
+    }
     guard = open_guard(settings(**given), metrics)
     assert [guard.firewall.outside(host, (), False) for host in (SWEDISH, AMERICAN, "10.1.1.1")] == [False, True, False]
     guard.screened("proxy")("blocked")

@@ -29,7 +29,7 @@ POLICY = {"name": "readers", "schema": "contact", "actions": ["read"], "fields":
 def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Told:
     """What a command prints, in a folder of its own with a vault in it."""
     monkeypatch.chdir(tmp_path)
-    asyncio.run(prepare(load(None, {})))
+    asyncio.run(prepare(load(None, {"DOMICILE__COUNTRY": "se"})))
 
     def told(*command: str, status: int = 0) -> Any:
         assert main([*command, "--json"]) == status

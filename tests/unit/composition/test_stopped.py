@@ -17,7 +17,7 @@ from proxy.vault.write import create
 
 @pytest.fixture
 async def settings(tmp_path: Path) -> Settings:
-    made = load(None, {"DOMICILE__DATA": str(tmp_path / "data")})
+    made = load(None, {"DOMICILE__COUNTRY": "se", "DOMICILE__DATA": str(tmp_path / "data")})
     await prepare(made)
     async with stopped_environments(made) as environments:
         await environments.book.create("acme", "Acme AB")

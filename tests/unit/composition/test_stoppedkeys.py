@@ -13,7 +13,7 @@ from proxy.vault.reseal import State
 
 @pytest.fixture
 async def settings(tmp_path: Path) -> Settings:
-    made = load(None, {"DOMICILE__DATA": str(tmp_path / "data")})
+    made = load(None, {"DOMICILE__COUNTRY": "se", "DOMICILE__DATA": str(tmp_path / "data")})
     await prepare(made)
     return made
 
@@ -35,6 +35,6 @@ async def test_keys_of_a_stopped_vault_are_rotated_and_left_for_the_next_instanc
 
 async def test_where_there_is_no_vault_that_is_said(tmp_path):
     with pytest.raises(VaultError) as caught:
-        async with stopped_keys(load(None, {"DOMICILE__DATA": str(tmp_path / "none")})):
+        async with stopped_keys(load(None, {"DOMICILE__COUNTRY": "se", "DOMICILE__DATA": str(tmp_path / "none")})):
             pass
     assert caught.value.code is Code.BAD_STORE

@@ -22,7 +22,7 @@ def refused(file: Path | None, environ: dict[str, str]) -> list[str]:
 
 def test_without_file_and_variables_the_defaults_hold(elsewhere):
     settings = load(None, {})
-    assert settings.country == "se"
+    assert settings.country == ""
     assert settings.data == elsewhere / "data"
     assert settings.store.path == elsewhere / "data" / "vault.db"
     assert settings.keys.place == str(elsewhere / "data" / "keys.json")

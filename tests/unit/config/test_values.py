@@ -13,6 +13,9 @@ DAY = 86_400_000
     ("read", "text", "value"),
     [
         (values.country, "se", "se"),
+        (values.country, "SE", "se"),
+        (values.country_or_none, "none", ""),
+        (values.country_or_none, "De", "de"),
         (values.address, "127.0.0.1:8080", Address("127.0.0.1", 8080)),
         (values.address, "localhost:0", Address("localhost", 0)),
         (values.address, "[::1]:65535", Address("::1", 65535)),
@@ -64,7 +67,6 @@ def test_a_fitting_text_becomes_its_value(read, text, value):
 @pytest.mark.parametrize(
     ("read", "text", "reason"),
     [
-        (values.country, "SE", "lower-case"),
         (values.country, "uk", "gb"),
         (values.country, "xx", "no country code"),
         (values.country, "sweden", "no country code"),

@@ -93,3 +93,34 @@ def test_a_mixed_segment_takes_at_least_one_character_for_each_placeholder():
     assert found is not None
     assert found.groups() == (b"x", b"tar.gz")
     assert regex.fullmatch(b".gz") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("/contacts/:id", "/contacts/{id}"),
+        ("/contacts/:id.json", "/contacts/{id}.json"),
+        ("/contacts/<int:id>", "/contacts/{id}"),
+        ("/contacts/<id>/photo", "/contacts/{id}/photo"),
+        ("/contacts/{id:int}", "/contacts/{id}"),
+        ("/contacts/{id:[0-9]{2}}", "/contacts/{id}"),
+        (r"^/contacts/(?P<id>\d+)$", "/contacts/{id}"),
+        (r"/contacts/(\d+)/x", "/contacts/{id}/x"),
+        ("/contacts/[0-9]+", "/contacts/{id}"),
+        ("/contacts/.*", "/contacts/{id}"),
+        ("/files/*", "/files/{rest*}"),
+        ("/a/{id}/(b|c)", "/a/{id}/{id2}"),
+    ],
+)
+def test_placeholders_of_other_frameworks_are_told_in_the_right_spelling(text, written):
+    with pytest.raises(ValueError, match="write") as caught:
+        parse_template(text)
+    assert str(caught.value).endswith(f"; write {written}")
+    assert parse_template(written).names
+
+
+@pytest.mark.parametrize(
+    "text", ["/v1/foo:bar", "/a+b", "/odata/$metadata", "/Contacts(17)", "/{id}.json", "/a/b:c/{id}"]
+)
+def test_what_only_looks_like_one_is_a_path(text):
+    assert parse_template(text).text == text
