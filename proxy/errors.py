@@ -63,6 +63,9 @@ class Code(enum.StrEnum):
     OUTSIDE_COUNTRY = "outside_country"  #: the data firewall: the request comes from outside the country
     FILE_EXISTS = "file_exists"  #: the record has a file of that name
     UNKNOWN_FILE = "unknown_file"  #: the record has no file with that id
+    PRECONDITION_FAILED = (
+        "precondition_failed"  #: what If-Match or If-None-Match asks of a record or file does not hold
+    )
     RANGE_UNSATISFIABLE = "range_unsatisfiable"  #: a part of a file was asked for that it does not have
     FILES_UNAVAILABLE = "files_unavailable"  #: the object store cannot be reached or refuses to write
     IDEMPOTENCY_CHECK_FAILED = (

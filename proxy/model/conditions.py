@@ -15,7 +15,7 @@ import unicodedata
 from typing import Any
 
 from proxy.errors import Code
-from proxy.model.faults import Faults, Unfit, step
+from proxy.model.faults import Faults, Unfit, step, unknown_field
 from proxy.model.limits import Limits
 from proxy.model.query import KEY, VERSION, AnyOf, Compares, Equals, InJson, Like, Op, Test
 from proxy.model.schema import Field, FieldType, Schema, Storage
@@ -28,6 +28,8 @@ LIKE = "$like"
 
 TEXTS = (FieldType.STRING, FieldType.PRIMARY_KEY)
 NUMBERS = (FieldType.INTEGER, FieldType.DECIMAL)
+#: What has one spelling each, whose order as text is that of time.
+TIMES = (FieldType.DATETIME, FieldType.DATE, FieldType.TIME)
 
 _VERSION = Field(VERSION, FieldType.INTEGER, Storage.INDEXED)
 #: Of schemas without a field for it: an application's own ids.
@@ -123,7 +125,9 @@ class Conditions:
     def _field(self, name: str, raw: Any, place: str) -> list[Test]:
         field = _VERSION if name == VERSION else field_of(self._schema, name)
         if field is None:
-            self._fault(place, "The schema has no field of this name.")
+            self._fault(
+                place, unknown_field(name, (*(known.name for known in self._schema.fields), KEY, VERSION, SEARCH, OR))
+            )
             return []
         self._texts_named |= field.type in TEXTS
         if field.storage is Storage.ENCRYPTED and field.type is not FieldType.PRIMARY_KEY:
@@ -180,8 +184,8 @@ class Conditions:
 
     def _compared(self, field: Field, asked: str, asks: tuple[Op, Any], place: str) -> list[Test]:
         op, raw = asks
-        if field.type not in NUMBERS:
-            self._fault(place, "Can be used on integer and decimal fields alone.")
+        if field.type not in (*NUMBERS, *TIMES):
+            self._fault(place, "Can be used on integer, decimal, datetime, date and time fields alone.")
         elif field.storage is not Storage.INDEXED:
             self._fault(place, "Cannot be compared: only a hash of the field is kept, which has no order.")
         else:
@@ -268,7 +272,7 @@ def _scalar(value: Any) -> Any:
 def _folded(text: str) -> str:
     """About the form in which the vault compares parts of texts; this room has no part in it but to count."""
     folded = unicodedata.normalize("NFKC", text).strip().casefold()
-    return unicodedata.normalize("NFKC", folded)
+    return unicodedata.normalize("NFKC", folded).replace("i\u0307", "i")
 
 
 #: One step of a path, spelled as in RFC 9535, 2.3: a plain name, a quoted one, or the number of an element.

@@ -1,6 +1,7 @@
 """All faults of a request at once: each where it is (JSON Pointer, RFC 6901) and what is wrong, never with the value."""
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Sequence
 
 from proxy.errors import Code, Detail, VaultError
 
@@ -24,6 +25,12 @@ def step(name: str | int) -> str:
     if len(name) > _LONGEST_NAME:
         return ""
     return "/" + name.replace("~", "~0").replace("/", "~1")
+
+
+def unknown_field(name: str, known: Iterable[str]) -> str:
+    """What is wrong with a field that there is not, with the nearest name that the caller knows; never with what it sent."""
+    near = difflib.get_close_matches(name, known, n=1) if len(name) <= _LONGEST_NAME else []
+    return "The schema has no field of this name" + (f": did you mean {near[0]}?" if near else ".")
 
 
 class Faults:

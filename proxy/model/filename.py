@@ -6,6 +6,13 @@ from typing import Final
 
 #: Characters of a file name.
 LONGEST: Final = 255
+#: Bytes of it in UTF-8: with percent-encoding three times as many, which fits a header field.
+LONGEST_ENCODED: Final = 1020
+
+#: Format characters that words and emoji are written with (zero width joiner and non-joiner).
+_JOINERS: Final = "\u200c\u200d"
+#: What some file systems and fonts take for a path separator.
+_SEPARATORS: Final = "/\\\u2044\u2215\u29f5\u29f8\ufe68\uff0f\uff3c"
 
 #: What an attachment is said to be where nobody says more (RFC 2046, section 4.5.1).
 UNKNOWN_TYPE: Final = "application/octet-stream"
@@ -21,11 +28,19 @@ def fault_of_filename(name: str) -> str | None:
     """What is wrong with a file name, as the rest of "The file name …"; ``None`` when nothing is. Never quotes it."""
     if not 1 <= len(name) <= LONGEST:
         return f"has 1 to {LONGEST} characters."
-    if name in (".", "..") or "/" in name or "\\" in name:
+    if name in (".", "..") or any(separator in name for separator in _SEPARATORS):
         return "is a name alone, without a path."
-    if any(unicodedata.category(character) in ("Cc", "Cs") for character in name):
-        return "has no control characters and no halves of characters."
+    if any(_misleads(character) for character in name):
+        return "has no control characters, nothing that turns the direction of text or is not seen, and no halves of characters."
+    if len(name.encode()) > LONGEST_ENCODED:
+        return f"has at most {LONGEST_ENCODED} bytes in UTF-8."
     return None
+
+
+def _misleads(character: str) -> bool:
+    """Whether a character makes a name look like another one (Unicode TR 36), or cannot be written to a file system or a header."""
+    kind = unicodedata.category(character)
+    return kind in ("Cc", "Cs", "Cn", "Zl", "Zp") or (kind == "Cf" and character not in _JOINERS)
 
 
 def fault_of_mime_type(text: str) -> str | None:

@@ -19,15 +19,15 @@ from msgspec import structs
 
 from proxy.errors import Code
 from proxy.model.builtin import RECORDS
-from proxy.model.conditions import NUMBERS, Conditions, field_of
-from proxy.model.faults import Faults, Unfit, step
+from proxy.model.conditions import NUMBERS, TIMES, Conditions, field_of
+from proxy.model.faults import Faults, Unfit, step, unknown_field
 from proxy.model.limits import Limits
 from proxy.model.query import CREATED_AT, EXPIRES_AT, UPDATED_AT, Aggregation, Func, Metric, Query, Sort, Test
 from proxy.model.schema import Field, FieldType, Schema, Storage, Veiled
 from proxy.model.values import integer, text_of
 
 _INSTANTS = (CREATED_AT, UPDATED_AT, EXPIRES_AT)
-_SORTED = (FieldType.STRING, FieldType.INTEGER)
+_SORTED = (FieldType.STRING, FieldType.INTEGER, *TIMES)
 _LARGEST_OFFSET = 2**31 - 1
 _FUNCS = {str(func): func for func in Func}
 _metric_name = text_of(128, least=1)
@@ -145,11 +145,11 @@ def _unsortable(schema: Schema, name: str) -> str:
         return ""
     field = field_of(schema, name)
     if field is None:
-        return "The schema has no field of this name."
+        return unknown_field(name, (*(known.name for known in schema.fields), *_INSTANTS))
     if field.type is FieldType.PRIMARY_KEY:
         return "Cannot be sorted by: only a hash of the record key is kept, which has no order."
     if field.type not in _SORTED:
-        return f"Cannot be sorted by: only string and integer fields can, and {', '.join(_INSTANTS)}."
+        return f"Cannot be sorted by: only string, integer, datetime, date and time fields can, and {', '.join(_INSTANTS)}."
     if isinstance(field, Veiled):
         return f"Cannot be sorted by: {field.why_unasked}."
     if field.storage is not Storage.INDEXED:

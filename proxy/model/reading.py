@@ -3,13 +3,13 @@
 What reads the records of a schema is compiled once and kept while the schema is in use.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from proxy.errors import Code
-from proxy.model.faults import Faults, Unfit, step
+from proxy.model.faults import Faults, Unfit, step, unknown_field
 from proxy.model.limits import Limits
 from proxy.model.query import CREATED_AT, EXPIRES_AT, KEY, UPDATED_AT, VERSION
 from proxy.model.record import Draft, Fields
@@ -105,6 +105,7 @@ def _compile(schema: Schema, limits: Limits) -> Read:
         if len(raw) > len(checks) + _UNKNOWN:
             raw = _known(raw, checks, pointer, faults)
         fields: Fields = {}
+        stated: dict[str, Any] = {}
         expires: int | msgspec.UnsetType | None = msgspec.UNSET
         for name, value in raw.items():
             check = checks.get(name)
@@ -113,8 +114,10 @@ def _compile(schema: Schema, limits: Limits) -> Read:
                     fields[name] = None if value is None else check(value)
                 elif name == EXPIRES_AT:
                     expires = None if value is None else instant(value)
+                elif name in _BUILT_IN:
+                    stated[name] = value
                 else:
-                    faults.add(pointer + step(name), _unknown(name, primary))
+                    faults.add(pointer + step(name), _unknown(name, primary, (*checks, EXPIRES_AT)))
             except Unfit as fault:
                 fields[name] = None
                 faults.add(pointer + step(name) + fault.place, fault.text)
@@ -123,7 +126,7 @@ def _compile(schema: Schema, limits: Limits) -> Read:
                 text = "Must not be null" if name in raw else "Is missing"
                 faults.add(pointer + step(name), f"{text}: the field is required.")
         key = fields.get(primary) if primary is not None else None
-        return Draft(key, fields, expires, pointer)
+        return Draft(key, fields, expires, pointer, stated=stated) if stated else Draft(key, fields, expires, pointer)
 
     return read
 
@@ -135,9 +138,7 @@ def _known(raw: dict[str, Any], checks: Mapping[str, Check], pointer: str, fault
     return {name: raw[name] for name in (*checks, EXPIRES_AT) if name in raw}
 
 
-def _unknown(name: str, primary: str | None) -> str:
-    if name in _BUILT_IN:
-        return "Is set by the service and cannot be sent."
+def _unknown(name: str, primary: str | None, known: Iterable[str]) -> str:
     if name == KEY and primary is not None:
         return f"The key of this schema's records is sent as {primary}."
-    return "The schema has no field of this name."
+    return unknown_field(name, known)

@@ -91,4 +91,8 @@ class Draft(msgspec.Struct, frozen=True):
     expires_at: int | msgspec.UnsetType | None = msgspec.UNSET  #: ``None``: never; unset: nothing was said
     at: str = ""  #: JSON Pointer to where it stands in the request (in a batch ``/3``), for the details of errors
     fresh: frozenset[str] = frozenset()  #: fields whose values count as new even if they equal what is stored
+    whole: bool = False  #: an update after which the record has what was sent and nothing else, but for what the sender is not shown
+    #: Members that the service sets, as they were sent: only what equals the record is taken (``vault.sent_back``).
+    stated: dict[str, Any] = {}
+    kept: frozenset[str] = frozenset()  #: fields that stay as they are whatever else is cleared
     copied: bool = False  #: the values are those of another record, and what was sent beside them has been checked

@@ -4,7 +4,7 @@ import operator
 from collections.abc import Callable
 from typing import Any as Anything
 
-from proxy.storage.query import All, Any, Compare, Compared, Holds, Indexed, Is, Where
+from proxy.storage.query import All, Any, Compare, Compared, Holds, Indexed, Is, Where, fold
 from proxy.storage.rows import Cell
 
 _COMPARE: dict[Compare, Callable[[Anything, Anything], bool]] = {
@@ -25,7 +25,7 @@ def holds(where: Where, cell: Callable[[str], Cell], indexed: Callable[[bytes], 
             return kept is not None and _COMPARE[how](kept, value)
         case Holds(column, text, negated):
             held = cell(column)
-            return (held is not None and text in str(held).casefold()) is not negated
+            return (held is not None and text in fold(str(held))) is not negated
         case Indexed(hashes, negated):
             return all(map(indexed, hashes)) is not negated
         case All(parts):

@@ -39,8 +39,13 @@ class Compared(NamedTuple):
     value: Cell
 
 
+def fold(text: str) -> str:
+    """A text as it is compared whatever the letter case; ``İ`` is an i, not an i with a second dot."""
+    return text.casefold().replace("i\u0307", "i")
+
+
 class Holds(NamedTuple):
-    """The text of the column, case-folded (``str.casefold``), holds this folded text. ``negated``: the opposite, rows without a value included."""
+    """The text of the column, case-folded (``fold``), holds this folded text. ``negated``: the opposite, rows without a value included."""
 
     column: str
     text: str

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from sqlite3 import Connection
 from typing import Any as Anything
 
-from proxy.storage.query import All, Any, Compared, Holds, Indexed, Is, Order, Where
+from proxy.storage.query import All, Any, Compared, Holds, Indexed, Is, Order, Where, fold
 from proxy.storage.rows import Cell
 
 #: A condition: text and values.
@@ -140,4 +140,4 @@ def _indexed(where: Indexed, table: str) -> Condition:
 
 
 def _folded_holds(text: str | None, wanted: str) -> bool | None:
-    return None if text is None else wanted in text.casefold()
+    return None if text is None else wanted in fold(text)

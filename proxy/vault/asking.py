@@ -34,7 +34,7 @@ from proxy.offload import busy, give_way, run
 from proxy.storage.asked import Asked as Layouted
 from proxy.storage.cells import scaled
 from proxy.storage.holding import holds
-from proxy.storage.query import All, Any, Compare, Compared, Holds, Indexed, Is, Order, Select, Where
+from proxy.storage.query import All, Any, Compare, Compared, Holds, Indexed, Is, Order, Select, Where, fold
 from proxy.storage.rows import Cell, Row
 from proxy.tokenization.normal import plain_text
 from proxy.vault.collection import LONG
@@ -164,7 +164,7 @@ def _compiled_like(records: Records, asked: Layouted, like: Like) -> Check:
     text = folded(like.text)
     hashed = [_field(records, name) for name in like.fields if not _plain(records, name)]
     beside = [
-        asked.where(Holds(records.column(name), plain_text(like.text).casefold()))
+        asked.where(Holds(records.column(name), fold(plain_text(like.text))))
         for name in like.fields
         if _plain(records, name)
     ]
@@ -289,7 +289,7 @@ def _like(records: Records, like: Like, look: Look | None) -> Where:
     for name in like.fields:
         if _plain(records, name):
             # As engines fold the column: letter by letter, with no composition afterwards.
-            parts.append(Holds(records.column(name), plain_text(like.text).casefold(), like.negated))
+            parts.append(Holds(records.column(name), fold(plain_text(like.text)), like.negated))
         elif look is None:
             parts.append(Indexed(tuple(records.gram_hashes(_field(records, name), like.text)), like.negated))
     if look is not None:
@@ -302,9 +302,9 @@ def _field(records: Records, name: str) -> str:
     return records.primary.name if name == KEY and records.primary is not None else name
 
 
-def _candidates(records: Records, look: Look, narrow: Where, after: int) -> Select:
+def _candidates(records: Records, look: Look, text: str, narrow: Where, after: int) -> Select:
     """The question for the rows that may hold the text in a field of which only hashes are kept, behind one of them."""
-    has_grams = Any(tuple(Indexed(tuple(records.gram_hashes(name, look.text))) for name in look.fields))
+    has_grams = Any(tuple(Indexed(tuple(found)) for name in look.fields for found in records.grams_of(name, text)))
     where = All((narrow, has_grams, Compared("@rid", Compare.GT, after)))
     return Select(where, records.collection.clock(), (Order("@rid"),), PAGE, counted=not after)
 
@@ -314,7 +314,7 @@ async def _look(records: Records, like: Like, narrow: Where, most: int) -> tuple
     look = Look(tuple(_field(records, name) for name in _opened(records, like)), folded(like.text), frozenset())
     collection, holding, last, candidates = records.collection, list[int](), 0, 0
     while True:
-        page = await collection.store.select(collection.table, _candidates(records, look, narrow, last))
+        page = await collection.store.select(collection.table, _candidates(records, look, like.text, narrow, last))
         if not last:
             candidates = page.total
         if candidates > most:

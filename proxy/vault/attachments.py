@@ -57,6 +57,8 @@ class Owner(NamedTuple):
 
     records: Records
     key: str
+    #: Raises unless a file whose content has this tag (``None``: there is none) may be changed; what a conditional request asks.
+    condition: Callable[[str | None], None] | None = None
 
     @property
     def digest(self) -> bytes:
@@ -90,6 +92,12 @@ class Owner(NamedTuple):
         collection = self.records.collection
         return await collection.store.files(collection.table, [row.rid for row in rows])
 
+    def check(self, row: Row, file: File | None) -> None:
+        """Raise what ``condition`` says of a file of the row that is about to be changed, or of there being none."""
+        if self.condition is not None:
+            opened = None if file is None else open_file(self.records, row, file)
+            self.condition(None if opened is None else f'"{opened.attachment.hash}"')
+
     async def file(self, row: Row, file_id: str) -> File:
         """A file of the row. ``VaultError(UNKNOWN_FILE)`` when it has none of that id."""
         found = by_id(await self.files(row), row.rid).get(id_of(file_id) or b"")
@@ -122,11 +130,13 @@ async def replace(contents: Contents, owner: Owner, incoming: Incoming, then: Th
     """
     await owner.writable()
     row, first = await _place(owner, incoming.label)
+    owner.check(row, first)  # before a content arrives that nobody keeps
     file_id = new_id() if first is None else first.file_id
     async with contents.kept(file_id, _scope(owner), incoming.content) as kept, _settled(contents, owner, kept):
         row, before = await _place(owner, incoming.label)
         if (before and before.file_id) != (first and first.file_id):
             raise overtaken(owner.records)
+        owner.check(row, before)
         file = file_of(owner.records, row, kept, incoming.label, before)
         main = Attach(file) if before is None else Amend(file, row.rid)
         return await _commit(owner, row, main, then)
@@ -143,6 +153,7 @@ async def change(owner: Owner, file_id: str, label: tuple[str | None, str | None
         for _ in range(TRIES):
             row = await owner.row()
             file = await owner.file(row, file_id)
+            owner.check(row, file)
             opened = open_file(records, row, file)
             wanted = Label(label[0] or opened.attachment.filename, label[1] or opened.attachment.mime_type)
             changed = file_of(records, row, opened.kept, wanted, file)
@@ -203,6 +214,7 @@ async def delete(owner: Owner, file_id: str, then: Then) -> None:
         for _ in range(TRIES):
             row = await owner.row()
             file = await owner.file(row, file_id)
+            owner.check(row, file)
             if await attempt(owner.records, [Detach(row.rid, file.file_id), *then(())]):
                 owner.records.collection.observe("detached")
                 noting.ended(owner.records.name, (owner.key,), files=(file_id,))
@@ -269,7 +281,9 @@ async def download(contents: Contents, owner: Owner, file_id: str) -> Download:
 # ---------------------------------------------------------------------- parts
 
 #: Errors after which it is certain that no row names the object; a store that is down may still have taken the row.
-_CERTAIN = (Code.NOT_FOUND, Code.FILE_EXISTS, Code.CONFLICT, Code.IDEMPOTENCY_CHECK_FAILED)
+_CERTAIN = (
+    Code.NOT_FOUND, Code.FILE_EXISTS, Code.CONFLICT, Code.IDEMPOTENCY_CHECK_FAILED, Code.PRECONDITION_FAILED,
+)  # fmt: skip
 
 
 async def _place(owner: Owner, label: Label) -> tuple[Row, File | None]:

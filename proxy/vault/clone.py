@@ -14,8 +14,9 @@ from proxy.errors import Code, Detail, VaultError
 from proxy.model.record import Draft, Record
 from proxy.vault.closing import Closing, refuse_of_rules
 from proxy.vault.records import Records
+from proxy.vault.sent_back import meant, refuse_masks, refuse_stated
 from proxy.vault.update import merged
-from proxy.vault.write import create, place_of_key, refuse_masks, without
+from proxy.vault.write import create, place_of_key
 
 #: Finds the records that the filter of a clone means; at most so many of them. Raises ``CANNOT_OPEN`` for one that does not open.
 Sources = Callable[[int], Awaitable[list[Record]]]
@@ -38,7 +39,8 @@ async def clone(records: Records, sources: Sources, update_with: Draft, by: str,
     if update_with.key is None:
         raise _unusable(records, update_with, "The copy needs a key of its own.")
     source = found[0]
-    update_with = without(update_with, records.rights.unchanged(source, update_with.fields, seen=True))
+    refuse_stated((update_with,))
+    update_with = meant(records, update_with, source, seen=True)
     refuse_masks(records, (update_with,))
     copy = msgspec.structs.replace(merged(source, update_with), key=update_with.key, copied=True)
     return await create(records, (copy,), by, closing)

@@ -27,6 +27,7 @@ from proxy.storage.rows import Row
 from proxy.vault.closing import TRIES, Closing, attempt, locked, overtaken
 from proxy.vault.records import Records
 from proxy.vault.seal import Tampered
+from proxy.vault.sent_back import check_condition
 from proxy.vault.within import Verified, Within, visible
 
 #: Records that one delete may take with it.
@@ -72,6 +73,11 @@ async def _delete(delete: _Delete, closing: Closing) -> int:
         async with locked(records, names):
             rows = await _doomed(delete)
             found = {row.key for row in rows if row.key is not None}
+            if records.condition is not None:
+                named = {records.collection.key_hash(key) for key in delete.keys}
+                for row in rows:
+                    if row.key in named:
+                        await check_condition(records, records.open(row))
             if found <= names and await _end(delete, rows, closing):
                 return len(rows)
         if records.gate is not None:

@@ -15,6 +15,9 @@ from proxy.tokenization.normal import plain_text
 #: Characters of a gram, and so the shortest text that can be searched for.
 SIZE = 3
 
+#: What case folding makes of ``İ``: an i with a dot of its own, which is an i to whoever searches.
+_DOTTED_I = "i\u0307"
+
 _encode = msgspec.json.Encoder(decimal_format="string").encode
 
 
@@ -22,6 +25,17 @@ def folded(text: str) -> str:
     """The form in which texts are compared part by part: normal form, case folded, normal form again."""
     if text.isascii():
         return text.strip().lower()
+    return _folded(text).replace(_DOTTED_I, "i")
+
+
+def folded_before(text: str) -> str | None:
+    """The form that was indexed before ``İ`` was found by ``i``; ``None`` where it is the same."""
+    if text.isascii() or _DOTTED_I not in (found := _folded(text)):
+        return None
+    return found
+
+
+def _folded(text: str) -> str:
     return plain_text(plain_text(text).casefold())
 
 

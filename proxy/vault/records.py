@@ -28,7 +28,7 @@ from proxy.vault.collection import Collection
 from proxy.vault.content import Content, Kept
 from proxy.vault.content import unpack as unpack_content
 from proxy.vault.document import NOTHING, Beside, Document, is_document, pack, unpack
-from proxy.vault.grams import Steps, folded, grams, leaf, leaves
+from proxy.vault.grams import Steps, folded, folded_before, grams, leaf, leaves
 from proxy.vault.seal import Tampered
 
 #: Members of enumerations, which are looked up five times slower there.
@@ -51,6 +51,10 @@ class Records:
         self.schema: Schema = collection.schema
         self.rights: Rights = FULL  #: of whoever works with them; ``under`` gives others
         self.gate: Gate | None = None  #: the filter endpoint that decides about each record, where there is one
+        #: Raises unless a record may be changed as it is now (``None``: there is none); what a conditional request asks.
+        self.condition: Callable[[Record | None], None] | None = None
+        self._entity_tag = collection.around.keyset.hasher("etag", self.schema.name)
+        self._form = msgspec.msgpack.encode([self.schema.name, *map(repr, self.schema.fields)])
         self.primary = self.schema.primary
         #: Whether records that the proxy collects stand among those that callers write (``hosted``).
         self.hosts = self.schema.name == RECORDS
@@ -101,6 +105,25 @@ class Records:
         bound = copy.copy(self)
         bound.rights, bound.gate = rights, gate
         return bound
+
+    def when(self, condition: "Callable[[Record | None], None] | None") -> "Records":
+        """The same records, changed only where this does not raise."""
+        if condition is None:
+            return self
+        bound = copy.copy(self)
+        bound.condition = condition
+        return bound
+
+    def entity_tag(self, record: Record) -> str:
+        """A strong entity tag (RFC 9110, section 8.8.3) of a record as the caller is shown it.
+
+        Another version, another file, another form of the schema and other rights give another one. It is keyed: nobody can make one up.
+        """
+        files = [(item.file_id, item.updated_at) for item in record.attachments] if self.rights.files else []
+        shown = msgspec.msgpack.encode(
+            [record.rid, record.version, record.expires_at, self.rights.mark, files, self._form]
+        )
+        return f'"{self._entity_tag(shown).hex()}"'
 
     async def permit(self, act: Act, keys: Iterable[str]) -> None:
         """Raise ``VaultError`` unless the filter endpoint allows that with all of these records; as ``Gate.need``."""
@@ -189,8 +212,11 @@ class Records:
             [None if of is None or (value := fields.get(of[0])) is None else of[1](value) for of in self._cells]
         )
 
-    def hashes(self, fields: Fields) -> set[bytes]:
-        """What the token index has of a record: hashes of parts of texts and of the leaves of JSON documents."""
+    def hashes(self, fields: Fields, *, before: bool = False) -> set[bytes]:
+        """What the token index has of a record: hashes of parts of texts and of the leaves of JSON documents.
+
+        ``before``: also in forms in which texts are not indexed any more, so that they go with the text.
+        """
         found: set[bytes] = set()
         if not self.has_parts:
             return found
@@ -198,6 +224,8 @@ class Records:
             value = fields.get(name)
             if value is not None:
                 found.update(self.gram_hashes(name, value))
+                if before:
+                    found.update(*self.grams_of(name, value))
         for name, hash_of in self._leaf.items():
             value = fields.get(name)
             if value is not None:
@@ -227,6 +255,13 @@ class Records:
         """The index entries that each text has in which this one occurs; none of a text that is too short."""
         hash_of = self._gram[name]
         return [hash_of(gram.encode()) for gram in grams(folded(text))]
+
+    def grams_of(self, name: str, text: str) -> list[list[bytes]]:
+        """The same for each form in which texts have been indexed: that of now, and that of before where it differs."""
+        found = [self.gram_hashes(name, text)]
+        if (before := folded_before(text)) is not None:
+            found.append([self._gram[name](gram.encode()) for gram in grams(before)])
+        return found
 
     def leaf_hash(self, name: str, at: Steps, value: Any, *, inside: bool) -> bytes:
         """The index entry of a JSON field with that scalar there; ``inside``: as an element of the array there."""

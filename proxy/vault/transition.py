@@ -44,9 +44,9 @@ class Filling(Records):
             ) from None
         return _merged(super().cells(fields), self.target.cells(converted))
 
-    def hashes(self, fields: Fields) -> set[bytes]:
+    def hashes(self, fields: Fields, *, before: bool = False) -> set[bytes]:
         """Those of both definitions."""
-        return super().hashes(fields) | self.target.hashes(self.convert.fitting(fields)[0])
+        return super().hashes(fields, before=before) | self.target.hashes(self.convert.fitting(fields)[0])
 
     def filled(self, row: Row) -> list[Change]:
         """What gives a row what the new definition needs beside its body. Raises ``Unfit`` and ``VaultError(CANNOT_OPEN)``."""

@@ -24,8 +24,9 @@ from proxy.vault import telling
 from proxy.vault.attached import with_attachments
 from proxy.vault.closing import TRIES, Closing, attempt, locked, overtaken, refuse_of_rules
 from proxy.vault.records import Records
+from proxy.vault.sent_back import check_condition, check_stated, may_read, meant, refuse_masks, without
 from proxy.vault.within import Verified, Within, inside
-from proxy.vault.write import place_of_key, refuse_masks, successor, without
+from proxy.vault.write import overwriting, place_of_key, successor
 
 #: Records that one update may change.
 MOST = 10_000
@@ -187,7 +188,8 @@ async def _changed(update: _Update, found: Sequence[Sequence[Row]]) -> tuple[lis
             if draft.key is not None and draft.key != before.key:
                 raise _other_key(update, draft)
             fresh = update.records.rights.unseen(draft.fields)
-            whole = msgspec.structs.replace(merged(before, draft), fresh=fresh)
+            after = overwriting(update.records, before, draft) if draft.whole else merged(before, draft)
+            whole = msgspec.structs.replace(after, fresh=fresh)
             record, more = successor(update.records, row, before, whole, update.by)
             made.append(record)
             changes.extend(more)
@@ -204,18 +206,21 @@ def _matched(update: _Update, draft: Draft) -> Verified:
 
 async def _meant(update: _Update, found: Sequence[Sequence[Row]]) -> list[Draft]:
     """The drafts without what was sent back as it is shown. What is shown for one record that a draft finds is a value for none."""
-    records, rights = update.records, update.records.rights
-    if not rights.veils:
-        return list(update.drafts)
-    within, seen, drafts = Within(records), rights.allows(Act.READ), []
+    records = update.records
+    within, seen, drafts = Within(records), may_read(records), []
     for draft, rows in zip(update.drafts, found, strict=True):
+        if not (records.rights.veils or draft.stated or records.condition):
+            drafts.append(draft)
+            continue
         kept: set[str] = set()
         matches, there = _matched(update, draft), False
         for number, row in enumerate(rows, 1):
             before = within.open(row)
             if before is not None and matches.holds(before):
                 there = True
-                kept |= rights.unchanged(before, draft.fields, seen=seen)
+                await check_condition(records, before)
+                await check_stated(records, draft, before, seen=seen)
+                kept |= meant(records, draft, before, seen=seen).kept
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
         drafts.append(without(draft, kept))

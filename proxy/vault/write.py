@@ -8,7 +8,7 @@ An overwritten record is what was sent, as if it were new: fields that were not 
 was not sent. It keeps the time of its creation, its history and its attachments.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -29,6 +29,7 @@ from proxy.vault.closing import TRIES, Closing, attempt, locked, overtaken, refu
 from proxy.vault.document import Beside
 from proxy.vault.eras import following as eras_after
 from proxy.vault.records import Records
+from proxy.vault.sent_back import check_condition, check_stated, meant, refuse_masks, refuse_stated
 from proxy.vault.within import Within
 
 #: Records that are sealed before others may have to be let go on.
@@ -60,9 +61,9 @@ async def create(
     _refuse_incomplete(records, drafts)
     keys = await _keys(records, drafts)
     made, changes = await _inserts(records, drafts, keys, by)
-    # A masked text may be that of a record that is there already, so that is looked for first.
-    masked = any(records.rights.masked(draft.fields) and not draft.copied for draft in drafts)
-    if not masked and await attempt(records, [*changes, *closing(made)]):
+    # What was sent back may be of a record that is there already, so that is looked for first.
+    sent_back = any(draft.stated or (records.rights.masked(draft.fields) and not draft.copied) for draft in drafts)
+    if not sent_back and records.condition is None and await attempt(records, [*changes, *closing(made)]):
         records.collection.observe("created", len(made))
         telling.written(records, made, drafts)
         return made
@@ -71,11 +72,19 @@ async def create(
         for _ in range(TRIES):
             rows = await records.collection.store.by_keys(records.collection.table, keys)
             alive = {key: row for key, row in rows.items() if records.collection.alive(row)}
+            if records.condition is not None:
+                for key in keys:
+                    await check_condition(records, records.open(alive[key]) if key in alive else None)
             taken = alive.keys() if on_existing == "refuse" else _elsewhere(records, alive)
             if taken:
                 raise _taken(records, [draft for draft, key in zip(drafts, keys, strict=True) if key in taken])
             expired = [Remove(row.rid) for key, row in rows.items() if key not in alive]
-            refuse_masks(records, [draft for draft, key in zip(drafts, keys, strict=True) if key not in alive])
+            new = [draft for draft, key in zip(drafts, keys, strict=True) if key not in alive]
+            refuse_masks(records, new)
+            refuse_stated(new)
+            for draft, key in zip(drafts, keys, strict=True):
+                if draft.stated and key in alive:
+                    await check_stated(records, draft, records.open(alive[key]), seen=draft.key in readable)
             made, changes = await _upserts(records, drafts, [alive.get(key) for key in keys], by, readable)
             made = await with_attachments(records, made, readable)
             if await attempt(records, [*expired, *changes, *closing(made)]):
@@ -174,36 +183,17 @@ async def _upserts(
 
 def _overwritten(records: Records, row: Row, draft: Draft, by: str, *, seen: bool) -> tuple[Record, list[Change]]:
     """The record as it was sent, but for fields that the caller is not shown, and those for which it sent what it is shown."""
-    before, rights = records.open(row), records.rights
-    kept = rights.unchanged(before, draft.fields, seen=seen)
-    draft = without(draft, kept)
+    before = records.open(row)
+    draft = meant(records, draft, before, seen=seen)
     refuse_masks(records, (draft,))
-    fields = {**rights.beyond(before.fields), **{name: before.fields.get(name) for name in kept}, **draft.fields}
-    whole = msgspec.structs.replace(draft, fields=fields, fresh=rights.unseen(draft.fields))
+    whole = msgspec.structs.replace(overwriting(records, before, draft), fresh=records.rights.unseen(draft.fields))
     return successor(records, row, before, whole, by)
 
 
-def without(draft: Draft, names: Collection[str]) -> Draft:
-    """The draft without these fields, so that they stay as they are."""
-    if not names:
-        return draft
-    fields = {name: value for name, value in draft.fields.items() if name not in names}
-    return msgspec.structs.replace(draft, fields=fields)
-
-
-def refuse_masks(records: Records, drafts: Iterable[Draft]) -> None:
-    """Raise ``VaultError(INVALID_RECORD)`` for masked texts that were sent as values: a mask must not take the place of a value."""
-    if not records.rights.veils:
-        return
-    text = "Is a masked text, and not what is shown in place of the stored value: send a value, or leave the field out."
-    faults = [
-        Detail(draft.at + step(name), text)
-        for draft in drafts
-        for name in records.rights.masked(draft.fields)
-        if not draft.copied
-    ]
-    if faults:
-        raise VaultError(Code.INVALID_RECORD, "A masked text is no value; nothing was stored.", tuple(faults))
+def overwriting(records: Records, before: Record, draft: Draft) -> Draft:
+    """The record as it was sent, but for fields that the sender is not shown, and those that are to stay."""
+    kept = {name: before.fields[name] for name in draft.kept if name in before.fields}
+    return msgspec.structs.replace(draft, fields={**records.rights.beyond(before.fields), **kept, **draft.fields})
 
 
 def _refuse_incomplete(records: Records, drafts: Sequence[Draft]) -> None:
@@ -227,7 +217,7 @@ def _moved(
 ) -> tuple[set[bytes], set[bytes]]:
     """The entries of the token index that go and that come, of the fields that changed."""
     names = [name for name in before.keys() | after.keys() if _differ(before.get(name), after.get(name))]
-    old = records.hashes({name: before[name] for name in names if name in before})
+    old = records.hashes({name: before[name] for name in names if name in before}, before=True)
     new = records.hashes({name: after[name] for name in names if name in after})
     return old - new, new - old
 

@@ -56,6 +56,7 @@ STATUS: Final[Mapping[Code, int]] = MappingProxyType(
         Code.FILE_EXISTS: 409,
         Code.UNKNOWN_FILE: 404,
         Code.RANGE_UNSATISFIABLE: 416,
+        Code.PRECONDITION_FAILED: 412,
         Code.FILES_UNAVAILABLE: 503,
         Code.IDEMPOTENCY_CHECK_FAILED: 429,
         Code.UNKNOWN_FUNCTION: 400,

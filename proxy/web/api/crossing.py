@@ -20,7 +20,7 @@ _ASKED: Final = "Access-Control-Request-Method"
 CROSSING: Final = web.RequestKey("crossing", Mapping[str, str])
 
 #: What a page may send beside what every page may, and what it may read of an answer beside that.
-_SENT: Final = "authorization, content-type, idempotency-key, if-range, range, x-client-auth, x-encrypted-storage, x-env-id, x-filename"
+_SENT: Final = "authorization, content-type, idempotency-key, if-match, if-none-match, if-range, range, x-client-auth, x-encrypted-storage, x-env-id, x-filename"
 _READ: Final = "content-disposition, content-range, etag, idempotent-replayed, ratelimit, ratelimit-policy, retry-after"
 
 #: Seconds for which browsers keep the answer to a preflight; a policy that changes counts for them within that time.

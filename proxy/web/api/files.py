@@ -21,6 +21,7 @@ from proxy.vault.attachments import Download, Incoming, Owner, Then
 from proxy.vault.contents import Contents
 from proxy.vault.idempotency import Answered
 from proxy.web.api import uploadname, wire
+from proxy.web.api.conditions import asked as conditional
 from proxy.web.api.errors import refused
 from proxy.web.api.expecting import proceed
 from proxy.web.api.models import records_of
@@ -111,10 +112,16 @@ async def download_attachment(call: Call) -> Answer:
         "Content-Disposition": f"attachment; filename*=UTF-8''{quote(download.attachment.filename, safe='')}",
         "ETag": etag,
     }
+    conditions = conditional(call.request)
     try:
+        if conditions is not None and conditions.unchanged(etag):
+            download.close()
+            return Answer(304, b"", {"ETag": etag})
         span = asked(call.request.headers, size, etag) if call.request.method == "GET" else None
     except VaultError as error:
         download.close()
+        if error.code is not Code.RANGE_UNSATISFIABLE:
+            raise
         answer = refused(call.operation.name, error)
         return answer._replace(headers={**answer.headers, "Content-Range": f"bytes */{size}"})
     start, stop = span or (0, size)
@@ -144,7 +151,8 @@ def _owner(call: Call, name: str, act: Act = Act.WRITE) -> Owner:
     records = records_of(call, act)
     if not records.rights.files:
         raise denied()
-    return Owner(records, call.path[name])
+    conditions = conditional(call.request) if act is Act.WRITE else None
+    return Owner(records, call.path[name], None if conditions is None else conditions.changes)
 
 
 def _contents(call: Call) -> Contents:
@@ -180,14 +188,15 @@ def _object(call: Call, made: Attachment) -> dict[str, Any]:
 async def _incoming(call: Call, *, threaded: bool = True) -> AsyncIterator[Incoming]:
     """The file of an upload; its content is read when somebody asks for it."""
     named_inside = call.operation.named_inside
-    name = "" if named_inside else uploadname.of_header(call.request.headers.getall(uploadname.HEADER, []))
+    given = [] if named_inside else call.request.headers.getall(uploadname.HEADER, [])
+    name = uploadname.of_header(given) if given else ""
     limit = _contents(call).limit
     if (call.request.content_length or 0) > limit + _AROUND:
         raise VaultError(Code.TOO_LARGE, f"The file is larger than {limit} bytes, the most that is taken here.")
     part = Part(call.request)
     await proceed(call.request)
     await part.begin()
-    if named_inside:
+    if not given:
         name = uploadname.of_part(part.disposition)
     with closing(part):
         yield Incoming(Label(name, part.mime_type), part.content(threaded=threaded))

@@ -4,16 +4,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
+from proxy.errors import Code, VaultError
 from proxy.model.filters import read_aggregate, read_find
 from proxy.model.policy import Act
-from proxy.model.query import Query
+from proxy.model.query import KEY, Equals, Query
 from proxy.model.record import Record
 from proxy.vault.aggregate import aggregate
 from proxy.vault.export import export
-from proxy.vault.find import Asker, Found, Render, page
+from proxy.vault.find import Asker, Found, Render, find, page
 from proxy.vault.history import history
 from proxy.vault.records import Records
 from proxy.web.api import shapes, wire
+from proxy.web.api.conditions import asked
 from proxy.web.api.models import records_of
 from proxy.web.api.operation import Answer, Call
 from proxy.web.memory import release
@@ -25,6 +27,30 @@ SMALL: Final = 2**20
 async def find_records(call: Call) -> Answer:
     """The records of a schema that match."""
     return await _find(call, records_of(call, Act.READ), call.content)
+
+
+async def read_record(call: Call) -> Answer:
+    """The record with that key."""
+    records = records_of(call, Act.READ)
+    primary = records.primary.name if records.primary is not None else None
+
+    def show(record: Record) -> dict[str, Any]:
+        shown = wire.found(records.rights.shown(record), records.name, primary)
+        return {**shown, **({"meta": meta} if (meta := wire.redacted_fields(records)) else {})}
+
+    return await one(call, records, show)
+
+
+async def one(call: Call, records: Records, show: Callable[[Record], dict[str, Any]]) -> Answer:
+    """The record whose key is in the path, as the caller is shown it; 304 where it has that. Raises ``VaultError`` (NOT_FOUND)."""
+    query = Query((Equals(KEY, (call.path[KEY],)),), limit=1)
+    found = (await find(records, query, call.services.limits)).records
+    if not found:
+        raise VaultError(Code.NOT_FOUND, "There is no record with this key.")
+    tag, conditions = {"ETag": records.entity_tag(found[0])}, asked(call.request)
+    if conditions is not None and conditions.unchanged(tag["ETag"]):
+        return Answer(304, b"", tag)
+    return wire.answer(200, show(found[0]))._replace(headers=tag)
 
 
 async def find_direct(call: Call) -> Answer:

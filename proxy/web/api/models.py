@@ -25,6 +25,7 @@ from proxy.vault.closing import refuse_of_rules
 from proxy.vault.find import find
 from proxy.vault.records import Records
 from proxy.web.api import shapes, wire
+from proxy.web.api.conditions import guarded
 from proxy.web.api.operation import Answer, Call
 
 #: What a write answers with, made of its result.
@@ -65,9 +66,41 @@ def _writable(call: Call) -> Records:
 
 async def create_record(call: Call) -> Answer:
     """One new record."""
-    records = _writable(call)
+    records = guarded(call.request, _writable(call))
     draft = read_draft(records.known, call.content, partial=False, limits=call.services.limits)
-    return await _create(call, records, [draft], partial(_one, records))
+    return await _create(call, records, [draft], partial(_one, records, 201))
+
+
+async def replace_record(call: Call) -> Answer:
+    """What was sent in place of the record with that key."""
+    return await _changed_one(call, whole=True)
+
+
+async def change_record(call: Call) -> Answer:
+    """The record with that key, with what was sent in place of what it had."""
+    return await _changed_one(call, whole=False)
+
+
+async def _changed_one(call: Call, *, whole: bool) -> Answer:
+    records, key = guarded(call.request, _writable(call)), call.path[KEY]
+    primary = "" if records.primary is None else records.primary.name
+    content = call.content
+    if isinstance(content, dict) and primary not in content:
+        content = {**content, primary: key}
+    draft = read_draft(records.known, content, partial=not whole, limits=call.services.limits)
+    if draft.key != key:
+        text = "Is another key than that in the address: the key of a record cannot be changed."
+        raise VaultError(
+            Code.INVALID_RECORD, "The record is not the one in the address.", (Detail(step(primary), text),)
+        )
+    drafts = [replace(draft, whole=whole)]
+
+    def show(made: Sequence[Record]) -> Answer:
+        if not made:
+            raise VaultError(Code.NOT_FOUND, f"There is no such record of {records.name!r}.")
+        return _one(records, 200, told(records, drafts, made))
+
+    return show(await updating.update(records, drafts, call.principal.client, call.closing(show)))
 
 
 async def create_record_v2(call: Call) -> Answer:
@@ -145,7 +178,7 @@ async def migrate_record(call: Call) -> Answer:
 async def delete_record(call: Call) -> Answer:
     """The end of one record."""
     await deleting.delete_one(
-        records_of(call, Act.DELETE),
+        guarded(call.request, records_of(call, Act.DELETE)),
         call.path["record_key"],
         call.principal.client,
         call.closing(gone),
@@ -208,8 +241,15 @@ def _return_keys(records: Records, given: Any) -> list[str]:
     return names
 
 
-def _one(records: Records, made: Sequence[Record]) -> Answer:
-    return wire.answer(201, _written(records, made[0]))
+def _one(records: Records, status: int, made: Sequence[Record]) -> Answer:
+    return tagged(records, made[0], wire.answer(status, _written(records, made[0])))
+
+
+def tagged(records: Records, record: Record, answer: Answer) -> Answer:
+    """The answer with the entity tag of the record that it shows, for who may read it."""
+    if not records.rights.allows(Act.READ):
+        return answer
+    return answer._replace(headers={**answer.headers, "ETag": records.entity_tag(record)})
 
 
 def _many(records: Records, made: Sequence[Record]) -> Answer:

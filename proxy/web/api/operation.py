@@ -285,7 +285,14 @@ class Operation(NamedTuple):
     reads: bool = False  #: nothing is written, so that an ``Idempotency-Key`` has nothing to hold on to
     named_inside: bool = False  #: an upload names its file in the head of its part
     schema: str | None = None  #: the schema whose records it works with, where neither path nor body names one
+    repeatable: bool = False  #: takes an ``Idempotency-Key`` though it is no POST and no DELETE
     quiet: bool = False  #: the same for everybody, and nothing of anybody: it leaves no line in the audit log
+
+
+def is_repeatable(operation: Operation) -> bool:
+    """Whether requests may have an ``Idempotency-Key``."""
+    written = operation.repeatable or operation.method in ("POST", "DELETE")
+    return written and operation.access is not Access.OPEN and not operation.reads
 
 
 def _nothing_more(_records: Sequence[Record]) -> Sequence[Change]:

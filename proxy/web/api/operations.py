@@ -27,11 +27,13 @@ from proxy.web.api.recordoperations import OPERATIONS as OF_RECORDS
 _FORM, _NOTHING = Takes.FORM, Takes.NOTHING
 _OPEN, _ADMIN = Access.OPEN, Access.ADMIN
 _MODEL: Final = "/api/models/{schema}"
+_ONE: Final = _MODEL + "/{record_key}"
 _FILES: Final = "/api/models/{schema}/{record_key}/files"
 
 # Statuses of errors. Those of the model-based family are the specification's, operation by operation.
 _OAUTH: Final = (400, 401, 408, 413, 429)
 _WRITE: Final = (400, 401, 409, 413, 415, 422, 429)
+_CHANGE: Final = (400, 401, 404, 409, 412, 413, 415, 422, 429)
 _CLONE: Final = (400, 401, 403, 409, 413, 415, 422, 429)
 _FIND: Final = (400, 401, 409, 413, 415, 422, 429)
 _DELETE: Final = (400, 401, 404, 409, 429)
@@ -49,7 +51,7 @@ _POLICY: Final = "/api/policies/{policy}"
 _BAIT: Final = "/api/models/{schema}/{record_key}/bait"
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
-    Operation("create_record", "POST", _MODEL, models.create_record, 201, _WRITE, abroad=True),
+    Operation("create_record", "POST", _MODEL, models.create_record, 201, (*_WRITE, 412), abroad=True),
     Operation("create_record_v2", "POST", "/api/v2/models/{schema}", models.create_record_v2, 201, _WRITE, abroad=True),
     Operation("create_records", "POST", _MODEL + "/batch", models.create_records, 201, _WRITE, abroad=True),
     Operation("update_records", "POST", _MODEL + "/batch/update", models.update_records, 201, _WRITE, abroad=True),
@@ -57,7 +59,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("find_records", "POST", _MODEL + "/find", finding.find_records, 200, _FIND, reads=True, abroad=True),
     Operation("aggregate_records", "POST", _MODEL + "/aggregate", finding.aggregate_records, 200, _FIND, reads=True, abroad=True),
     Operation("delete_records", "POST", _MODEL + "/batch/delete", models.delete_records, 204, _DELETE_MANY, query=("cascadeBy",), abroad=True),
-    Operation("delete_record", "DELETE", _MODEL + "/{record_key}", models.delete_record, 204, _DELETE, _NOTHING, query=("cascadeBy",), abroad=True),
+    Operation("delete_record", "DELETE", _MODEL + "/{record_key}", models.delete_record, 204, (*_DELETE, 412), _NOTHING, query=("cascadeBy",), abroad=True),
     Operation("record_history", "GET", _MODEL + "/{record_key}/history", finding.record_history, 200, _HISTORY, _NOTHING, query=("limit", "offset"), abroad=True),
     Operation("migrate_record", "POST", _MODEL + "/{source}/migrate/{destination}", models.migrate_record, 204, _MIGRATE, _NOTHING, abroad=True),
     *OF_RECORDS,
@@ -66,6 +68,9 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("sf_find", "POST", "/sf/find", finding.find_direct, 200, _FIND, reads=True, abroad=True),
     Operation("sf_find_ids", "POST", "/sf/find-ids", finding.find_ids, 200, _FIND, reads=True, abroad=True),
     Operation("export_records", "GET", _MODEL + "/export", finding.export_records, 200, _EXPORT, _NOTHING, query=("limit", "next"), abroad=True),
+    Operation("read_record", "GET", _ONE, finding.read_record, 200, (*_HISTORY, 412), _NOTHING, also=(304,), abroad=True),
+    Operation("replace_record", "PUT", _ONE, models.replace_record, 200, _CHANGE, abroad=True, repeatable=True),
+    Operation("change_record", "PATCH", _ONE, models.change_record, 200, _CHANGE, abroad=True, repeatable=True),
     Operation("list_functions", "GET", "/api/functions", functions.listing, 200, (400, 401), _NOTHING),
     Operation("call_function", "POST", "/api/functions/{name}", functions.invoke, 200, _CALL),
     Operation("token", "POST", "/oauth2/token", tokens.token, 200, _OAUTH, _FORM, _OPEN, refuse=tokens.refuse),
@@ -101,9 +106,9 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("openapi", "GET", "/openapi.json", about.openapi, 200, (400, 401), _NOTHING, _OPEN, quiet=True, abroad=True),
     Operation("docs", "GET", "/docs", about.docs, 200, (400,), _NOTHING, _OPEN, quiet=True),
     Operation("upload_attachment", "POST", _FILES, files.upload_attachment, 201, _UPLOAD, Takes.STREAM),
-    Operation("replace_attachment", "PUT", _FILES, files.replace_attachment, 201, _UPLOAD, Takes.STREAM),
-    Operation("change_attachment", "PATCH", _FILES + "/{file_id}", files.change_attachment, 200, _UPLOAD),
-    Operation("download_attachment", "GET", _FILES + "/{file_id}", files.download_attachment, 200, _DOWNLOAD, _NOTHING, also=(206,)),
+    Operation("replace_attachment", "PUT", _FILES, files.replace_attachment, 201, (*_UPLOAD, 412), Takes.STREAM),
+    Operation("change_attachment", "PATCH", _FILES + "/{file_id}", files.change_attachment, 200, (*_UPLOAD, 412)),
+    Operation("download_attachment", "GET", _FILES + "/{file_id}", files.download_attachment, 200, (*_DOWNLOAD, 412), _NOTHING, also=(206, 304)),
     Operation("move_attachments", "POST", _MODEL + "/{source}/files/move/{destination}", files.move_attachments, 204, _FILE),
-    Operation("delete_attachment", "DELETE", _FILES + "/{file_id}", files.delete_attachment, 204, _FILE, _NOTHING),
+    Operation("delete_attachment", "DELETE", _FILES + "/{file_id}", files.delete_attachment, 204, (*_FILE, 412), _NOTHING),
 )  # fmt: skip

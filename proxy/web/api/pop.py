@@ -13,14 +13,14 @@ from proxy.model.builtin import BODY, IS_ENCRYPTED, RECORD_KEY, RECORDS
 from proxy.model.dialect import ALIASES, COUNTRY
 from proxy.model.policy import Act
 from proxy.model.popdialect import read_pop_find, read_pop_record, read_pop_records
-from proxy.model.query import KEY, Equals, Query
 from proxy.model.record import Draft, Record
 from proxy.vault import delete as deleting
 from proxy.vault import write as writing
 from proxy.vault.find import find
 from proxy.vault.records import Records
 from proxy.web.api import recordwire, shapes, wire
-from proxy.web.api.finding import told
+from proxy.web.api.conditions import guarded
+from proxy.web.api.finding import one, told
 from proxy.web.api.operation import Answer, Call, Handler
 
 #: Where the files of a record are.
@@ -66,7 +66,7 @@ async def health(call: Call) -> Answer:
 
 async def write(call: Call) -> Answer:
     """One record, new or in place of the one that has its key."""
-    records = call.records(RECORDS, Act.WRITE)
+    records = guarded(call.request, call.records(RECORDS, Act.WRITE))
     draft = read_pop_record(records.known, call.content, call.services.limits, sealed_here=_sealed_here(call))
     return await _write(call, records, [draft], partial(_one, call, 201, records))
 
@@ -82,11 +82,7 @@ async def batch_write(call: Call) -> Answer:
 async def read(call: Call) -> Answer:
     """The record with that key."""
     records = call.records(RECORDS, Act.READ)
-    query = Query((Equals(KEY, (call.path[RECORD_KEY],)),), limit=1)
-    found = (await find(records, query, call.services.limits)).records
-    if not found:
-        raise VaultError(Code.NOT_FOUND, "There is no record with this key.")
-    return _one(call, 200, records, found)
+    return await one(call, records, lambda record: _shown(call, records, record))
 
 
 async def search(call: Call) -> Answer:
@@ -103,7 +99,10 @@ async def delete(call: Call) -> Answer:
     """The end of one record."""
     key = call.path[RECORD_KEY]
     await deleting.delete_one(
-        call.records(RECORDS, Act.DELETE), key, call.principal.client, call.closing(lambda _: _EMPTY)
+        guarded(call.request, call.records(RECORDS, Act.DELETE)),
+        key,
+        call.principal.client,
+        call.closing(lambda _: _EMPTY),
     )
     return _EMPTY
 

@@ -31,22 +31,22 @@ _REHASH: Final = (400, 401, 409, 413, 415, 422, 429)
 _JOB: Final = (400, 401, 403)
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
-    Operation("pop_write", "POST", _BASE, here(pop.write), 201, _WRITE, schema=RECORDS, abroad=True),
+    Operation("pop_write", "POST", _BASE, here(pop.write), 201, (*_WRITE, 412), schema=RECORDS, abroad=True),
     Operation("pop_batch_write", "POST", _BASE + "/batchWrite", here(pop.batch_write), 201, _WRITE, schema=RECORDS, abroad=True),
     Operation("pop_find", "POST", _BASE + "/find", here(pop.search), 200, _FIND, reads=True, schema=RECORDS, abroad=True),
     Operation("pop_batch_delete", "POST", _BASE + "/batchDelete", here(pop.batch_delete), 200, _DELETE_MANY, schema=RECORDS, abroad=True),
-    Operation("pop_read", "GET", _ONE, here(pop.read), 200, _READ, _NOTHING, schema=RECORDS, abroad=True),
-    Operation("pop_delete", "DELETE", _ONE, here(pop.delete), 200, _DELETE, _NOTHING, schema=RECORDS, abroad=True),
+    Operation("pop_read", "GET", _ONE, here(pop.read), 200, (*_READ, 412), _NOTHING, also=(304,), schema=RECORDS, abroad=True),
+    Operation("pop_delete", "DELETE", _ONE, here(pop.delete), 200, (*_DELETE, 412), _NOTHING, schema=RECORDS, abroad=True),
     Operation(
         "pop_upload", "POST", pop.FILES, here(files.upload_attachment), 201, _UPLOAD, Takes.STREAM, named_inside=True, schema=RECORDS, abroad=True
     ),
     Operation(
-        "pop_replace_file", "PUT", pop.FILES, here(files.replace_attachment), 201, _UPLOAD, Takes.STREAM, named_inside=True, schema=RECORDS, abroad=True
+        "pop_replace_file", "PUT", pop.FILES, here(files.replace_attachment), 201, (*_UPLOAD, 412), Takes.STREAM, named_inside=True, schema=RECORDS, abroad=True
     ),
-    Operation("pop_download", "GET", _FILE, here(files.download_attachment), 200, _DOWNLOAD, _NOTHING, also=(206,), schema=RECORDS, abroad=True),
-    Operation("pop_delete_file", "DELETE", _FILE, here(files.delete_attachment), 204, _DELETE, _NOTHING, schema=RECORDS, abroad=True),
+    Operation("pop_download", "GET", _FILE, here(files.download_attachment), 200, (*_DOWNLOAD, 412), _NOTHING, also=(206, 304), schema=RECORDS, abroad=True),
+    Operation("pop_delete_file", "DELETE", _FILE, here(files.delete_attachment), 204, (*_DELETE, 412), _NOTHING, schema=RECORDS, abroad=True),
     Operation("pop_show_file", "GET", _META, here(files.show_attachment), 200, _READ, _NOTHING, schema=RECORDS, abroad=True),
-    Operation("pop_change_file", "PATCH", _META, here(files.change_attachment), 200, _UPLOAD, schema=RECORDS, abroad=True),
+    Operation("pop_change_file", "PATCH", _META, here(files.change_attachment), 200, (*_UPLOAD, 412), schema=RECORDS, abroad=True),
     Operation("pop_health", "GET", "/healthcheck", pop.health, 200, (400, 401), _NOTHING, schema=RECORDS, abroad=True),
     Operation("rehash_records", "POST", "/api/records/rehash", rehash.rehash, 200, _REHASH, schema=RECORDS),
     Operation("resolve_tokens", "POST", "/api/records/rehash/resolve", rehash.resolve, 200, _FIND, reads=True, schema=RECORDS),

@@ -32,8 +32,9 @@ from proxy.vault.aggregate import aggregate
 from proxy.vault.find import find
 from proxy.vault.records import Records
 from proxy.web.api import recordwire, shapes, wire
-from proxy.web.api.finding import answered, versions
-from proxy.web.api.models import GONE, Show, gone, records_of
+from proxy.web.api.conditions import guarded
+from proxy.web.api.finding import answered, one, versions
+from proxy.web.api.models import GONE, Show, gone, records_of, tagged
 from proxy.web.api.models import told as sent
 from proxy.web.api.operation import Answer, Call, Handler
 
@@ -57,9 +58,15 @@ def here(handler: Handler) -> Handler:
 async def create_record(call: Call) -> Answer:
     """One record, new or in place of the one that has its key."""
     _in_country(call, call.content)
-    records = records_of(call, Act.WRITE)
+    records = guarded(call.request, records_of(call, Act.WRITE))
     draft = read_record(records.known, call.content, partial=False, limits=call.services.limits)
     return await _create(call, records, [draft], partial(_one, call, records))
+
+
+async def show_record(call: Call) -> Answer:
+    """The record with that key."""
+    records = records_of(call, Act.READ)
+    return await one(call, records, partial(_written, call, records))
 
 
 async def create_records(call: Call) -> Answer:
@@ -196,7 +203,7 @@ def _without_country(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _one(call: Call, records: Records, made: Sequence[Record]) -> Answer:
-    return wire.answer(201, _written(call, records, made[0]))
+    return tagged(records, made[0], wire.answer(201, _written(call, records, made[0])))
 
 
 def _many(call: Call, records: Records, status: int, made: Sequence[Record]) -> Answer:

@@ -21,7 +21,7 @@ from proxy.web.api.auditing import NOBODY, Page
 from proxy.web.api.crossing import CROSSING, crossing
 from proxy.web.api.expecting import unsent
 from proxy.web.api.limiting import by_address, by_client, told, weight
-from proxy.web.api.operation import Access, Answer, Call, Operation, Services, Takes
+from proxy.web.api.operation import Access, Answer, Call, Operation, Services, Takes, is_repeatable
 from proxy.web.api.screening import outside, screen
 
 _log = logs.logger("web")
@@ -65,7 +65,7 @@ class _Served:
         turns = services.quotas.uploads if operation.takes is Takes.STREAM else services.quotas.concurrent
         self._turns = turns if self._guarded else None
         self._weight = weight(operation)
-        self._replayable = operation.method in ("POST", "DELETE") and self._guarded and not operation.reads
+        self._replayable = is_repeatable(operation)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer a request, or raise ``VaultError``."""

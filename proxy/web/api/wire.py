@@ -13,7 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from proxy.clock import to_wire
-from proxy.model.query import CREATED_AT, EXPIRES_AT, KEY, UPDATED_AT
+from proxy.model.query import CREATED_AT, EXPIRES_AT, KEY, UPDATED_AT, VERSION
 from proxy.model.record import Attachment
 from proxy.model.rights import Shown
 from proxy.vault.records import Records
@@ -55,6 +55,7 @@ def redacted_fields(records: Records) -> dict[str, Any]:
 def found(record: Shown, schema: str, primary: str | None) -> dict[str, Any]:
     """A record as a search answers with it. One of a rule file's entity has no key among its fields, so ``record_key`` is shown."""
     shown = written(record)
+    shown[VERSION] = record.version
     if primary is None:
         shown[KEY] = record.key
     base = files_of(record.key or "", schema) if record.attachments else ""

@@ -16,7 +16,7 @@ from proxy.web.api.document.recordparts import COMPONENTS as OF_RECORDS
 from proxy.web.api.document.schemas import COMPONENTS as OF_SCHEMAS
 from proxy.web.api.document.text import INTRODUCTION, PARAMETERS, STATUSES, TAGS
 from proxy.web.api.document.types import model
-from proxy.web.api.operation import ALWAYS, Access, Operation, Takes
+from proxy.web.api.operation import ALWAYS, Access, Operation, Takes, is_repeatable
 
 _IN_PATH: Final = re.compile(r"\{(\w+)\}")
 _IDEMPOTENCY: Final = header(
@@ -25,6 +25,13 @@ _IDEMPOTENCY: Final = header(
     minLength=1,
     maxLength=255,
     pattern="^[!-~]+$",
+)
+_IF_MATCH: Final = header(
+    "If-Match", "Only if it still is what one of these entity tags was given for; `*`: if it is there at all. Else 412."
+)
+_IF_NONE_MATCH: Final = header(
+    "If-None-Match",
+    "A read: 304 if it is what one of these entity tags was given for. A write: 412 then; `*`: only if it is not there.",
 )
 
 
@@ -109,8 +116,10 @@ def _parameters(operation: Operation, described: Description, names: Sequence[st
         text, schema = PARAMETERS[name]
         shown.append({"name": name, "in": "query", "description": text, "schema": schema})
     shown += described.parameters
-    if operation.method in ("POST", "DELETE") and operation.access is not Access.OPEN and not operation.reads:
+    if is_repeatable(operation):
         shown.append(_IDEMPOTENCY)
+    if HTTPStatus.PRECONDITION_FAILED in operation.failures:
+        shown += [_IF_MATCH, _IF_NONE_MATCH]
     return shown
 
 
@@ -134,7 +143,9 @@ def _responses(operation: Operation, described: Description) -> Json:
         success["links"] = dict(described.links)
     shown = {str(operation.success): success}
     for status in operation.also:
-        shown[str(status)] = {"description": STATUSES[status], "content": _content(described, status)}
+        shown[str(status)] = {"description": STATUSES[status]}
+        if status != HTTPStatus.NOT_MODIFIED:
+            shown[str(status)]["content"] = _content(described, status)
     for status in sorted({*operation.failures, *_common(operation)}):
         shown[str(status)] = _failure(status, described, _answers(described.examples, status))
     shown["5XX"] = _failure(500, described, {})

@@ -17,7 +17,11 @@ _SCALAR: Final[Json] = {"type": ["string", "number", "boolean", "null"]}
 TEXTS: Final[Json] = {"anyOf": [{"type": "string"}, array({"type": "string"}, minItems=1)]}
 #: What numbers are compared by.
 NUMBERS: Final = {
-    op.value: {"type": "number", "description": "Integer and Decimal fields, and `version`."} for op in Op
+    op.value: {
+        "type": ["number", "string"],
+        "description": "Integer, Decimal, Date&Time, Date and Time fields that are indexed, and `version`.",
+    }
+    for op in Op
 }
 
 _ATTACHMENT: Final[Json] = {
@@ -109,11 +113,13 @@ COMPONENTS: Final[dict[str, Any]] = {
     "Found": {
         "type": "object",
         "description": "A record as a search answers with it. Records of a rule file's entity have their `record_key` beside their fields.",
-        "required": ["created_at", "updated_at", "attachments"],
+        "required": ["created_at", "updated_at", "version", "attachments"],
         "properties": {
             "created_at": INSTANT,
             "updated_at": INSTANT,
             "expires_at": INSTANT,
+            "version": integer("How often the record was written.", minimum=1),
+            "meta": {"type": "object", "description": "Of a record that was asked for by its key: `redacted_fields`, where there are any."},
             "attachments": array(ref("Attachment"), description="Empty when there are none."),
         },
     },

@@ -43,7 +43,10 @@ DESCRIBED: Final[dict[str, Description]] = {
                 {"schema": "contact"},
                 {"limit": "500"},
                 answer={
-                    "data": [{**record, "created_at": _AT, "updated_at": _AT, "attachments": []} for record in RECORDS],
+                    "data": [
+                        {**record, "created_at": _AT, "updated_at": _AT, "version": 1, "attachments": []}
+                        for record in RECORDS
+                    ],
                     "meta": {"count": 3, "next": None},
                 },
             ),

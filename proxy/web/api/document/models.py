@@ -121,6 +121,46 @@ DESCRIBED: Final[dict[str, Description]] = {
         ),
         "The records as they are now.",
     ),
+    "read_record": Description(
+        TAG,
+        "Read a record",
+        "By its primary key, as a search shows it. The `ETag` is for `If-Match` of a change, and for `If-None-Match` of the next read. "
+        "A record whose key is `export` is found by a search.",
+        answer=ref("Found"),
+        examples=(
+            Example("One", 200, {**_RECORD, "record_key": "c-2"}, answer={**_C2, **_TIMES, "version": 1, "attachments": []}),
+            Example("Nobody", 404, {"schema": "contact", "record_key": "x"}, answer=fault(
+                404, "Not Found", "not_found", "There is no record with this key.",
+            )),
+        ),
+        answered="The record.",
+    ),
+    "replace_record": Description(
+        TAG,
+        "Replace a record",
+        "What is sent takes the place of the record; fields that are not sent are cleared, but for those that the client is not shown. "
+        "`created_at`, `updated_at`, `version`, `attachments` and redacted or masked texts may be sent back as they were shown.",
+        ref("Record"),
+        ref("Written"),
+        (
+            Example("Fewer fields", 200, _RECORD, body={"id": "c-1", "city": "Lund", "age": 42},
+                    answer={"id": "c-1", "city": "Lund", "age": 42, **_TIMES}),
+            Example("Another key", 400, _RECORD, body={"id": "c-2"}, answer=fault(
+                400, "Bad Request", "invalid_record", "The record is not the one in the address.",
+                ("/id", "Is another key than that in the address: the key of a record cannot be changed."),
+            )),
+        ),
+        "The record as it is now.",
+    ),
+    "change_record": Description(
+        TAG,
+        "Change a record",
+        "Members that are sent take the place of what is stored (`null` clears one), all others stay (RFC 7396, at the first level).",
+        ref("Changes"),
+        ref("Written"),
+        (Example("One field", 200, _RECORD, body={"age": 42}, answer={**_C1, "age": 42, **_TIMES}),),
+        "The record as it is now.",
+    ),
     "clone_record": Description(
         TAG,
         "Duplicate a record",
@@ -196,12 +236,12 @@ DESCRIBED: Final[dict[str, Description]] = {
                 "By city, the youngest first", 200, _CONTACT,
                 body={"filter": {"city": "Uppsala", "age": {"$gte": 18}}, "options": {"limit": 1, "sort": [{"age": "asc"}]}},
                 answer={
-                    "data": [{**_C2, **_TIMES, "attachments": []}],
+                    "data": [{**_C2, **_TIMES, "version": 1, "attachments": []}],
                     "meta": {"count": 1, "limit": 1, "offset": 0, "total": 2, "next": "AWYzMjY0ZmQ4YjE"},
                 },
             ),
             Example("A part of an address", 200, _CONTACT, body={"filter": {"email": {"$like": "BJORN"}}}, answer={
-                "data": [{**_C2, **_TIMES, "attachments": []}],
+                "data": [{**_C2, **_TIMES, "version": 1, "attachments": []}],
                 "meta": {"count": 1, "limit": 100, "offset": 0, "total": 1},
             }),
             Example("Inside a JSON field", 200, _CONTACT, body={"filter": {"profile": {"$.tags": "gone"}}}, answer={
@@ -243,7 +283,7 @@ DESCRIBED: Final[dict[str, Description]] = {
         ref("Page"),
         (
             Example("By key", 200, body={"schema": "contact", "filter": {"record_key": "c-2"}}, answer={
-                "data": [{**_C2, **_TIMES, "attachments": []}],
+                "data": [{**_C2, **_TIMES, "version": 1, "attachments": []}],
                 "meta": {"count": 1, "limit": 100, "offset": 0, "total": 1},
             }),
             Example("An unknown schema", 400, body={"schema": "nobody"}, answer=fault(

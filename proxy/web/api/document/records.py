@@ -205,6 +205,14 @@ DESCRIBED: Final[dict[str, Description]] = {
         ),
         answered="It is gone.",
     ),
+    "records_read": Description(
+        TAG,
+        "Read a record",
+        "By its key, as a search shows it, with the `ETag` for `If-Match` of a change.",
+        answer=ref("KeptRecord"),
+        examples=(Example("One", 200, _AT, answer=_R1),),
+        answered="The record.",
+    ),
     "records_history": Description(
         TAG,
         "The versions of a record",

@@ -38,7 +38,7 @@ compared as it was written, character by character.
 | `<field>: <value>` | exactly that; `null`: no value |
 | `<field>: [<value>, …]` | one of them |
 | `<field>: {"$not": <value or array>}` | none of them; strings, the primary key and `version` |
-| `<field>: {"$gt": …, "$gte": …, "$lt": …, "$lte": …}` | integers, decimals and `version`; `$gt` not with `$gte`, `$lt` not with `$lte` |
+| `<field>: {"$gt": …, "$gte": …, "$lt": …, "$lte": …}` | integers, decimals, dates, times and `version`; `$gt` not with `$gte`, `$lt` not with `$lte` |
 | `<field>: {"$like": <text>}` | the text occurs, whatever the letter case; strings |
 | `"search_keys": <text>` | the text, 3 to 200 characters, occurs in one string field at least; not with filters on string fields |
 | `"$or": [<filter>, <filter>, …]` | one of them holds; string fields, no `$or` inside |
@@ -162,6 +162,8 @@ PARAMETERS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
 STATUSES: Final[dict[int, str]] = {
     201: "It is new.",
     202: "It has begun, and goes on in the background.",
+    304: "It is what `If-None-Match` names, and so not sent again.",
+    412: "What `If-Match` or `If-None-Match` asks does not hold; nothing was done.",
     206: "The part of the content that was asked for; `Content-Range` tells which.",
     400: "An invalid record, filter, option, parameter or body; an unknown schema.",
     401: "No access token, or one that is invalid or has expired; partial match on a field that has it off (`partial_match_disabled`); a file to be moved that the record does not have (`unknown_file`).",

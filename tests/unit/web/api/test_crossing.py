@@ -31,7 +31,10 @@ async def test_a_preflight_from_an_origin_that_a_policy_names_is_answered(here: 
     allowed = said.headers["Access-Control-Allow-Headers"].split(", ")
     assert {"authorization", "x-client-auth", "content-type"} <= set(allowed)
     assert said.headers["Vary"] == "Origin"
-    for path, methods in (("/api/models/contact/a/history", "GET, HEAD"), ("/webapi/models/contact/a", "DELETE")):
+    for path, methods in (
+        ("/api/models/contact/a/history", "GET, HEAD"),
+        ("/webapi/models/contact/a", "DELETE, GET, PATCH, PUT"),
+    ):
         said = await here.client("OPTIONS", path, "", headers=ASKING)
         assert (said.status, said.headers["Access-Control-Allow-Methods"]) == (204, methods)
 
