@@ -73,17 +73,24 @@ async def _delete(delete: _Delete, closing: Closing) -> int:
         async with locked(records, names):
             rows = await _doomed(delete)
             found = {row.key for row in rows if row.key is not None}
-            if records.condition is not None:
-                named = {records.collection.key_hash(key) for key in delete.keys}
-                for row in rows:
-                    if row.key in named:
-                        await check_condition(records, records.open(row))
+            await _check_named(delete, rows)
             if found <= names and await _end(delete, rows, closing):
                 return len(rows)
         if records.gate is not None:
             delete.unseen.update(await _kept_from(records, records.gate, rows))
         names |= found
     raise overtaken(records)
+
+
+async def _check_named(delete: _Delete, rows: Sequence[Row]) -> None:
+    """Raise what a conditional request says of the records that it names."""
+    records = delete.records
+    if records.condition is None:
+        return
+    named = {records.collection.key_hash(key) for key in delete.keys}
+    for row in rows:
+        if row.key in named:
+            await check_condition(records, records.open(row))
 
 
 async def _kept_from(records: Records, gate: Gate, rows: Sequence[Row]) -> set[int]:

@@ -8,12 +8,17 @@ Whoever writes a text that it does not see begins an era in any case. Else it co
 the redacted value whether that was there already.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
+import msgspec
 from msgspec.structs import replace
 
 from proxy.model.record import Eras, Fields, Record
+from proxy.vault.content import Content, Kept
 from proxy.vault.document import Document
+
+#: Makes one era of the numbers of several values: a prime beyond those that records have, and a bound.
+_MANY, _BEYOND = 1_000_003, 2**61 - 1
 
 
 def following(before: Record, after: Fields, fresh: Collection[str], version: int) -> Eras:
@@ -43,3 +48,31 @@ def moved(documents: Iterable[Document], first: int) -> list[Document]:
         }
         found.append(replace(document, eras=fresh))
     return found
+
+
+def texts_of(content: Content) -> tuple[Fields, Eras]:
+    """The fields of what the proxy has collected, a text, or a list of texts where a field has several; and their eras.
+
+    The number of a value is its era: it is unique within the record, and another value has another one.
+    """
+    fields: Fields = {}
+    eras: Eras = {}
+    for name, values in content.fields.items():
+        if values:
+            alone = len(values) == 1
+            fields[name] = values[0].text if alone else [kept.text for kept in values]
+            eras[name] = values[0].number if alone else [kept.number for kept in values]
+    return fields, eras
+
+
+def array_of(values: Sequence[Kept]) -> str:
+    """Several texts as the text of a JSON array."""
+    return msgspec.json.encode([kept.text for kept in values]).decode()
+
+
+def era_of(values: Sequence[Kept]) -> int:
+    """The era of several values as one: another one as soon as one of them is another."""
+    era = 0
+    for kept in values:
+        era = (era * _MANY + kept.number) % _BEYOND
+    return era

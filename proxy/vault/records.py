@@ -25,17 +25,15 @@ from proxy.storage.cells import spelled_exactly
 from proxy.storage.rows import Cell, Past, Row, State
 from proxy.tokenization.normal import normalize, plain_text
 from proxy.vault.collection import Collection
-from proxy.vault.content import Content, Kept
+from proxy.vault.content import Content
 from proxy.vault.content import unpack as unpack_content
 from proxy.vault.document import NOTHING, Beside, Document, is_document, pack, unpack
+from proxy.vault.eras import array_of, era_of, texts_of
 from proxy.vault.grams import Steps, folded, folded_before, grams, leaf, leaves
 from proxy.vault.seal import Tampered
 
 #: Members of enumerations, which are looked up five times slower there.
 _CREATE, _LIVE = Action.CREATE, State.LIVE
-
-#: Makes one era of the numbers of several values: a prime beyond those that records have, and a bound.
-_MANY, _BEYOND = 1_000_003, 2**61 - 1
 
 #: What a value becomes in the column of its field.
 ToCell = Callable[[Any], Cell]
@@ -358,11 +356,11 @@ class Records:
         one it is what that one has fields for and what fits them; several texts are told as the text of a JSON array.
         """
         if not self.hosts:
-            return _texts(content)
+            return texts_of(content)
         kept = {name: values for name, values in content.fields.items() if values and name in KEPT_AS}
-        told = {name: values[0].text if len(values) == 1 else _array(values) for name, values in kept.items()}
+        told = {name: values[0].text if len(values) == 1 else array_of(values) for name, values in kept.items()}
         fields: Fields = {} if key is None else {RECORD_KEY: key}
-        eras: Eras = {name: _era(values) for name, values in kept.items()}
+        eras: Eras = {name: era_of(values) for name, values in kept.items()}
         return fields | conformed(self.schema, told), eras
 
     def _column(self, field: Field) -> ToCell:
@@ -388,33 +386,6 @@ class Records:
         if field.type is FieldType.BOOLEAN:
             return lambda value: "true" if value else "false"
         return str
-
-
-def _texts(content: Content) -> tuple[Fields, Eras]:
-    """The fields of what the proxy has collected, a text, or a list of texts where a field has several; and their eras.
-
-    The number of a value is its era: it is unique within the record, and another value has another one.
-    """
-    fields: Fields = {}
-    eras: Eras = {}
-    for name, values in content.fields.items():
-        if values:
-            alone = len(values) == 1
-            fields[name] = values[0].text if alone else [kept.text for kept in values]
-            eras[name] = values[0].number if alone else [kept.number for kept in values]
-    return fields, eras
-
-
-def _array(values: Sequence[Kept]) -> str:
-    return msgspec.json.encode([kept.text for kept in values]).decode()
-
-
-def _era(values: Sequence[Kept]) -> int:
-    """The era of several values as one: another one as soon as one of them is another."""
-    era = 0
-    for kept in values:
-        era = (era * _MANY + kept.number) % _BEYOND
-    return era
 
 
 def _lives(field: Field) -> tuple[str, ...]:

@@ -72,19 +72,14 @@ async def create(
         for _ in range(TRIES):
             rows = await records.collection.store.by_keys(records.collection.table, keys)
             alive = {key: row for key, row in rows.items() if records.collection.alive(row)}
-            if records.condition is not None:
-                for key in keys:
-                    await check_condition(records, records.open(alive[key]) if key in alive else None)
+            before = [records.open(alive[key]) if key in alive else None for key in keys]
+            for one in before:
+                await check_condition(records, one)
             taken = alive.keys() if on_existing == "refuse" else _elsewhere(records, alive)
             if taken:
                 raise _taken(records, [draft for draft, key in zip(drafts, keys, strict=True) if key in taken])
             expired = [Remove(row.rid) for key, row in rows.items() if key not in alive]
-            new = [draft for draft, key in zip(drafts, keys, strict=True) if key not in alive]
-            refuse_masks(records, new)
-            refuse_stated(new)
-            for draft, key in zip(drafts, keys, strict=True):
-                if draft.stated and key in alive:
-                    await check_stated(records, draft, records.open(alive[key]), seen=draft.key in readable)
+            await _check_sent_back(records, list(zip(drafts, before, strict=True)), readable)
             made, changes = await _upserts(records, drafts, [alive.get(key) for key in keys], by, readable)
             made = await with_attachments(records, made, readable)
             if await attempt(records, [*expired, *changes, *closing(made)]):
@@ -93,6 +88,18 @@ async def create(
                 telling.attached(records, made)
                 return made
     raise overtaken(records)
+
+
+async def _check_sent_back(
+    records: Records, drafts: Sequence[tuple[Draft, Record | None]], readable: frozenset[str | None]
+) -> None:
+    """Raise ``VaultError(INVALID_RECORD)`` for what was sent back in new records, or is not what is stored of those that are there."""
+    new = [draft for draft, before in drafts if before is None]
+    refuse_masks(records, new)
+    refuse_stated(new)
+    for draft, before in drafts:
+        if before is not None:
+            await check_stated(records, draft, before, seen=draft.key in readable)
 
 
 async def _readable(records: Records, drafts: Sequence[Draft]) -> frozenset[str | None]:

@@ -32,8 +32,8 @@ _UPLOAD: Final[Json] = {
 }
 _FILENAME: Final = header(
     "x-filename",
-    "The file name: 1 to 255 characters, without control characters and slashes; beyond ASCII percent-encoded UTF-8.",
-    required=True,
+    "The file name: 1 to 255 characters, without control and format characters and slashes; beyond ASCII percent-encoded UTF-8. "
+    "Absent: the name of the part.",
     minLength=1,
 )
 _HOW: Final = (
@@ -69,7 +69,9 @@ DESCRIBED: Final[dict[str, Description]] = {
                 headers={**_FORM, "x-filename": _NAME},
                 body=_BODY % b"Another page.\n",
             ),
-            Example("Without a name", 400, _AT, headers=_FORM, body=_BODY % b"A page.\n"),
+            Example(
+                "Without a name", 400, _AT, headers=_FORM, body=_BODY.replace(b'; filename="x"', b"") % b"A page.\n"
+            ),
         ),
         "The attachment.",
         request_type=_MULTIPART,
