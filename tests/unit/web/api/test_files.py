@@ -126,8 +126,10 @@ async def test_a_name_that_cannot_be_used_is_refused(client, files, name):
 
 
 async def test_every_parameter_is_required(client, files):
-    answer = await client("POST", f"{BASE}/a/files", data=form(b"x"))
-    assert (answer.status, answer.json["errors"][0]["source"]) == (400, "x-filename")
+    unnamed = b'--b\r\nContent-Disposition: form-data; name="file"\r\n\r\nx\r\n--b--\r\n'
+    head = {"Content-Type": "multipart/form-data; boundary=b"}
+    answer = await client("POST", f"{BASE}/a/files", data=unnamed, headers=head)
+    assert (answer.status, answer.json["errors"][0]["source"]) == (400, "file")
     named = {"x-filename": "x"}
     answer = await client("POST", f"{BASE}/a/files", data=form(b"x", "other"), headers=named)
     assert (answer.status, answer.json["code"]) == (400, "invalid_file")
