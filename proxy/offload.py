@@ -29,6 +29,8 @@ Steps = Generator[None, None, T]
 
 #: Seconds of one turn of the loop that long work may take, all of it together.
 SLICE: Final = 0.004
+#: Seconds within which somebody who works for long has asked again.
+_JUST_NOW: Final = 0.5
 #: Values that are worked on between two questions whether the slice is over.
 STRIDE: Final = 64
 #: Places, values or members that are no long work.
@@ -106,16 +108,18 @@ async def run(long: bool, work: Callable[P, T], *arguments: P.args, **named: P.k
 class _Slices:
     """The long work of one event loop."""
 
-    __slots__ = ("_armed", "_loop", "_until", "_waiting")
+    __slots__ = ("_armed", "_loop", "_until", "_waiting", "_worked")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._until = 0.0  #: when the slice of this turn is over; 0: nobody has begun one
+        self._worked = 0.0  #: when somebody last asked
         self._armed = False  #: whether ``_turned`` will be called
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def busy(self) -> bool:
         now = perf_counter()
+        self._worked = now
         if not self._until:
             self._until = now + SLICE
             self._arm()
@@ -123,8 +127,8 @@ class _Slices:
 
     @property
     def waited_for(self) -> bool:
-        """Whether somebody gave way and waits to go on."""
-        return bool(self._waiting)
+        """Whether somebody waits to go on, or went on just now."""
+        return bool(self._waiting) or perf_counter() - self._worked < _JUST_NOW
 
     async def give_way(self) -> None:
         future = self._loop.create_future()

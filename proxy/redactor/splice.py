@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from operator import itemgetter
 
-from proxy.offload import FEW, free
+from proxy.offload import FEW
 
 _by_start = itemgetter(0)
 
@@ -15,6 +15,7 @@ def splice(body: bytes, edits: Sequence[tuple[int, int, bytes]]) -> bytes:
     Edits may come in any order; an empty stretch is an insertion, and insertions at one place keep their order.
     ``ValueError`` when two overlap or one lies outside of the body.
     """
+    joined: list[bytes] = []
     pieces: list[bytes] = []
     reached, size = 0, len(body)
     # To sort many keeps the interpreter's lock all the while, and nearly always they are in order.
@@ -25,8 +26,8 @@ def splice(body: bytes, edits: Sequence[tuple[int, int, bytes]]) -> bytes:
             raise ValueError(f"the edit of bytes {start} to {end} overlaps another one or lies outside of the body")
         pieces += (body[reached:start], content)
         reached = end
+        if len(pieces) > FEW:  # no call joins, or frees, more than so many
+            joined.append(b"".join(pieces))
+            pieces.clear()
     pieces.append(body[reached:])
-    spliced = b"".join(pieces)
-    if len(pieces) > FEW:
-        free(pieces)
-    return spliced
+    return b"".join([*joined, *pieces])

@@ -191,3 +191,23 @@ async def test_what_is_left_over_is_freed_in_slices() -> None:
         while many or table:  # noqa: ASYNC110  # nobody tells of it
             await asyncio.sleep(0)
     assert few == [1]
+
+
+@pytest.mark.usefixtures("always_busy")
+async def test_who_works_for_long_is_seen_between_slices_and_beside_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offload, "_JUST_NOW", 0.0)
+    assert not offload.working()
+    waiting = asyncio.ensure_future(give_way())
+    await asyncio.sleep(0)
+    assert offload.working()
+    await waiting
+    assert not offload.working()
+    monkeypatch.setattr(offload, "_JUST_NOW", 60.0)
+    busy()
+    assert offload.working()
+    monkeypatch.setattr(offload, "_JUST_NOW", 0.0)
+    thread = asyncio.ensure_future(in_thread(time.sleep, 0.01))
+    await asyncio.sleep(0)
+    assert offload.working()
+    await thread
+    assert not offload.working()
