@@ -53,7 +53,7 @@ TABLE: Final[dict[str, Line]] = {
     "delete_records": Line("d", rows="404 no_match"),
     "delete_record": _DELETE,
     "record_history": _READ,
-    "read_record": _READ,
+    "read_record": _READ._replace(some="ok"),
     "replace_record": Line("w", rows=_GONE),
     "change_record": Line("w", rows=_GONE),
     "migrate_record": Line("wd", rows=_GONE),
