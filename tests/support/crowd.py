@@ -37,17 +37,21 @@ VALUES: dict[str, Callable[[int], Any]] = {
     "card": _card,
     "address": lambda w: {"street": f"Flumpergatan {w}", "city": "Visby"},
     "tags": lambda w: [f"yxmarker-{w}-{index}" for index in range(w % 3)],
+    "pin": lambda w: f"zzpin-{w}",
     "matrix": lambda w: [[f"qophmatrix-{w}-1"], [f"qophmatrix-{w}-2", f"qophmatrix-{w}-3"]],
 }
 FIELDS = tuple(VALUES)
 #: What of the values must never be found outside.
-MARKERS = ("Quibblethwaite", "Wexlomere", "Flumpergatan", "yxmarker-", "qophmatrix-")
+MARKERS = ("Quibblethwaite", "Wexlomere", "Flumpergatan", "yxmarker-", "qophmatrix-", "zzpin-")
+#: Their values have one token, so that of a write in doubt only the other tells: they are written together.
+TOGETHER = {"name", "pin"}
 
 
 def body(w: int, fields: Iterable[str] = FIELDS) -> Record:
     """What a caller sends who writes these fields under that number."""
     made: Record = {}
-    for name in fields:
+    wanted = dict.fromkeys(fields)
+    for name in [*wanted, *(sorted(TOGETHER) if TOGETHER & wanted.keys() else ())]:
         made[name] = VALUES[name](w)
         made[f"{name}_w"] = w
     return made

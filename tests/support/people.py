@@ -14,6 +14,7 @@ entities:
       street: {{kind: text, at: $.address.street}}
       tags:   {{kind: text, at: "$.tags[*]"}}
       matrix: {{kind: text, at: "$.matrix[*][*]"}}
+      pin:    {{kind: text, token: {{shape: fixed, value: hidden}}}}
 operations:
   - match: POST /people
     create: person
@@ -51,12 +52,12 @@ operations:
     id: path id
   - match: POST /people/form
     create: person
-    request: {{form: {{name: name, email: email, phone: phone}}}}
+    request: {{form: {{name: name, email: email, phone: phone, pin: pin}}}}
     response: {{success: [302], id: "header Location /people/{{id}}"}}
   - match: "POST /people/{{id}}/form"
     update: person
     id: path id
-    request: {{form: {{name: name, email: email, phone: phone}}, absent: keep}}
+    request: {{form: {{name: name, email: email, phone: phone, pin: pin}}, absent: keep}}
     response: {{success: [303]}}
 """
 
