@@ -119,6 +119,27 @@ def mended(body: bytes) -> bytes:
     return _ESCAPE.sub(lambda match: rb"\ufffd" if len(match[0]) == 6 else match[0], body)
 
 
+#: Texts, passed over, and what JSON does not know though many write it.
+_LENIENT = re.compile(rb'"[^"]*"|(?<![^ \t\r\n:,\[])(?:NaN|-?Infinity)(?![^ \t\r\n,\]}])')
+_MARK = b"\xef\xbb\xbf"
+
+
+def standard(body: bytes) -> bytes | None:
+    """The same text without a byte order mark and with numbers in place of NaN and Infinity, every other byte where it was.
+
+    ``None`` where it holds none of them.
+    """
+    out = bytearray(body)
+    if body.startswith(_MARK):
+        out[: len(_MARK)] = b" " * len(_MARK)
+    if b"NaN" in body or b"Infinity" in body:
+        for match in _LENIENT.finditer(evened(body)):
+            if match[0][:1] != b'"':
+                sign = b"-" if match[0][:1] == b"-" else b""
+                out[match.start() : match.end()] = sign + b"0.".ljust(len(match[0]) - len(sign), b"0")
+    return None if out == body else bytes(out)
+
+
 def lone_surrogate(raw: bytes, start: int, end: int) -> bool:
     """Whether a JSON text between two offsets holds half of a surrogate pair (RFC 8259, section 8.2)."""
     if raw.find(b"\\", start, end) < 0:

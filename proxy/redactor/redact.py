@@ -12,6 +12,7 @@ from proxy.redactor.codecs import form as form_codec
 from proxy.redactor.codecs import json as json_codec
 from proxy.redactor.codecs.media import Media, classify
 from proxy.redactor.foreign import is_foreign
+from proxy.redactor.grammar import standard
 from proxy.redactor.idents import plain
 from proxy.redactor.message import RawHeaders, Request
 from proxy.redactor.patches import refuse_patch
@@ -60,6 +61,22 @@ def read_body(plan: BodyPlan, media: Media, body: bytes, operation: Operation) -
     if media is Media.FORM and (plan.form or plan.id_member):
         return _from_form(plan, body, limits.form_fields)
     raise _other_kind(plan, operation)
+
+
+def read_answer_body(plan: BodyPlan, media: Media, body: bytes, operation: Operation) -> Body:
+    """As ``read_body``, also where a byte order mark stands before JSON, or NaN and Infinity in it, as many applications write them.
+
+    Callers who read such answers have to be shown values, too. Places are those of the body as it came.
+    """
+    try:
+        return read_body(plan, media, body, operation)
+    except VaultError as error:
+        if error.code is not Code.MALFORMED_JSON:
+            raise
+        readable = standard(body)
+        if readable is None:
+            raise
+    return read_body(plan, media, readable, operation)
 
 
 #: Why the body of an answer is passed by unread.

@@ -23,7 +23,7 @@ from proxy.redactor.exchange.teller import NOTHING, Reading
 from proxy.redactor.exchange.writing import Writing
 from proxy.redactor.idents import number
 from proxy.redactor.message import Answer, RawHeaders, Request, header
-from proxy.redactor.redact import Body, Item, Spot, query_spots, read_body, read_request, request_ids
+from proxy.redactor.redact import Body, Item, Spot, query_spots, read_answer_body, read_request, request_ids
 from proxy.redactor.restore import Surroundings
 from proxy.redactor.rules import Match, Verb
 from proxy.redactor.splice import splice
@@ -235,7 +235,7 @@ class RuleExchange:
             media = classify(answer.headers, answer.body)
             if media is Media.NONE:
                 return None
-            return await run(long, read_body, self._plan.response, media, answer.body, self._operation)
+            return await run(long, read_answer_body, self._plan.response, media, answer.body, self._operation)
         except VaultError as error:
             if error.code not in redact.UNREADABLE:
                 raise

@@ -2,7 +2,7 @@
 
 from proxy.redactor.message import Answer
 from proxy.redactor.plan import body_plan
-from proxy.redactor.redact import Body, read_body
+from proxy.redactor.redact import Body, read_answer_body
 from proxy.redactor.rules import IdPlace, Operation, Source, Verb
 
 
@@ -15,5 +15,5 @@ def is_told(operation: Operation, answer: Answer, body: Body, plainly: str) -> b
     plan = body_plan(operation.response.body, IdPlace(Source.BODY, path=("id",)))
     if plan is None:
         return False
-    found = read_body(plan, body.media, answer.body, operation).items
+    found = read_answer_body(plan, body.media, answer.body, operation).items
     return len(found) == 1 and found[0].id == plainly

@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Final
 
 from proxy.model.path import Path, Step, spell
 from proxy.model.schema import Schema
 from proxy.redactor.load.entities import Draft, needs_record
 from proxy.redactor.load.faults import Faults
-from proxy.redactor.rules import Endpoint, Operation, OtherKinds, PassRule, Position, Rule, RuleTest, Verb
+from proxy.redactor.rules import Endpoint, Operation, OtherKinds, PassRule, Position, Rule, RuleTest, Unmatched, Verb
 from proxy.tokenization.base import Resolution
 
 
@@ -98,6 +99,7 @@ def warnings(files: Sequence[FileRules]) -> Iterator[str]:
             yield from _unseen(operation)
             yield from _unnamed_success(operation)
         yield from _unread(file)
+        yield from _plausible(file)
     yield from _shared_upstreams(files)
 
 
@@ -105,6 +107,42 @@ def _field_warnings(draft: Draft) -> Iterator[str]:
     for rule in draft.entity.fields.values():
         if rule.shape.resolution is Resolution.CLEAR:
             yield f"{draft.places[rule.name]}: the shape plain sends the value of {rule.name} itself to the application"
+
+
+#: Shapes whose tokens are taken for values by whoever reads them.
+_LOOKS_REAL: Final = {"date": "date", "numeric": "number", "luhn": "number", "zero": "number", "one": "number"}
+
+
+def _plausible(file: FileRules) -> Iterator[str]:
+    """Where people may see a false date or number and believe it, because nothing there tells whose it is."""
+    for draft in file.entities:
+        small = [
+            rule for rule in draft.entity.fields.values() if needs_record(rule.shape) and rule.shape.name in _LOOKS_REAL
+        ]
+        own = [operation for operation in file.operations if operation.entity.fields is draft.entity.fields]
+        for rule in small if own else ():
+            where = list(_unresolved(own, file))
+            if where:
+                yield (
+                    f"{draft.places[rule.name]}: {rule.name} has the token shape {rule.shape.name}, which looks like a "
+                    f"{_LOOKS_REAL[rule.shape.name]} and is restored only beside the record's id: people would believe a false "
+                    f"one {'; '.join(where)}. Write token: opaque where the application's column is text, which nobody takes for a "
+                    f"{_LOOKS_REAL[rule.shape.name]} and which is restored anywhere"
+                )
+
+
+def _unresolved(operations: Sequence[Operation], file: FileRules) -> Iterator[str]:
+    """The answers in which no record's id stands beside a token."""
+    for operation in operations:
+        if operation.response.anywhere:
+            yield f"in the page of {operation.label}"
+    if file.endpoint.on_error.upstream_not_2xx == "pass":
+        yield "in errors, which 'upstream_not_2xx: pass' shows as they come"
+    if file.endpoint.unmatched is not Unmatched.DENY:
+        yield (
+            "in pages, exports and aggregates that no rule names (an average age, a count by year), unless 'unmatched: deny' "
+            "leaves none"
+        )
 
 
 def _unseen(operation: Operation) -> Iterator[str]:

@@ -182,3 +182,20 @@ def test_long_texts_are_read_piece_by_piece_with_the_same_outcome(monkeypatch, p
     monkeypatch.setattr(grammar, "_PIECE", piece)
 
     assert outcomes() == at_once
+
+
+@pytest.mark.parametrize(
+    ("body", "read"),
+    [
+        (b'\xef\xbb\xbf{"a": 1}', b'   {"a": 1}'),
+        (b'{"a": NaN, "b": [Infinity,-Infinity], "c":NaN}', b'{"a": 0.0, "b": [0.000000,-0.000000], "c":0.0}'),
+        (b'{"NaN": "NaN, Infinity", "a": "x\\": NaN"}', None),
+        (b'{"a": 1NaN, "b": NaNs, "c": xInfinity}', None),
+        (b'{"a": "\\\\", "b": NaN}', b'{"a": "\\\\", "b": 0.0}'),
+        (b"[1, 2]", None),
+        (b"NaN", b"0.0"),
+    ],
+)
+def test_what_many_write_and_json_does_not_know_is_read_at_the_same_places(body, read):
+    assert grammar.standard(body) == read
+    assert read is None or (len(read) == len(body) and json.loads(read) is not None)

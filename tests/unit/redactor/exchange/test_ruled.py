@@ -406,6 +406,33 @@ async def test_what_is_empty_or_of_another_kind_by_its_own_word_passes_all_the_s
     assert one.idle
 
 
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'\xef\xbb\xbf{"id": 1, "name": "TOKEN"}',
+        b'{"id": 1, "score": NaN, "name": "TOKEN", "x": [-Infinity, "NaN"]}',
+        b'\xef\xbb\xbf {"name": "TOKEN", "y": Infinity}\r\n',
+        b'{"name": "TOKEN", "email": NaN}',
+    ],
+)
+async def test_an_answer_with_a_byte_order_mark_or_nan_is_restored_and_else_unchanged(raw):
+    one = await usual()
+    token = (await one.create(ANN))["name"].encode()
+    call = await one.send("GET /p/1")
+    answer = await call.answer(200, raw.replace(b"TOKEN", token), JSON)
+    assert answer.body == raw.replace(b"TOKEN", ANN["name"].encode())
+    assert one.events["unreadable_answer"] == 0
+
+
+@pytest.mark.parametrize("body", [b'\xef\xbb\xbf{"name": "Ann"}', b'{"name": "Ann", "x": NaN}', b'{"name": -Infinity}'])
+async def test_a_request_with_a_byte_order_mark_or_nan_stays_refused(body):
+    one = await usual()
+    with pytest.raises(VaultError) as caught:
+        await one.send("POST /p", body, JSON)
+    assert caught.value.code is Code.MALFORMED_JSON
+    assert await one.counts() == (0, 0, 0)
+
+
 async def test_look_alikes_in_an_answer_are_data():
     one = await usual()
     stored = await one.create(ANN)

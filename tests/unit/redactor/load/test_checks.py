@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from proxy.errors import VaultError
-from proxy.redactor.load import load
+from proxy.redactor.load import load, load_text
 from proxy.redactor.rules import RuleSet
-from tests.support.rules import HEAD, rules_of, with_fields
+from tests.support.rules import HEAD, rules_of, with_fields, with_operations
 
 
 def two(folder: Path, first: str, second: str) -> RuleSet:
@@ -73,10 +73,8 @@ def test_one_schema_is_the_same_in_all_files(tmp_path):
 
 
 def test_a_file_in_good_order_has_no_warnings():
-    assert (
-        rules_of('{match: "GET /n/{id}", read: note}', "{match: GET /c, read: contact, response: {id: $.id}}").warnings
-        == ()
-    )
+    rules = ('{match: "GET /n/{id}", read: note}', "{match: GET /c, read: contact, response: {id: $.id}}")
+    assert load_text(with_operations(*rules).replace("born:  {kind: date}", "born:  {kind: text}")).warnings == ()
 
 
 @pytest.mark.parametrize(
@@ -134,3 +132,59 @@ def test_a_read_whose_pages_are_no_success_is_told_what_to_write():
     assert (
         warned("{success: [204], restore: anywhere}") == warned("{success: [200, 201]}") == warned("{object: $}") == []
     )
+
+
+SMALL = """version: 1
+endpoint: {name: crm, upstream: "http://a"MORE}
+entities:
+  person:
+    fields:
+      name: {kind: name}
+      born: {kind: date}
+      age:  {kind: number, token: zero}
+      note: {kind: text, token: {shape: fixed, value: hidden}}
+operations:
+  - {match: POST /people, create: person}
+  - {match: "GET /people/{id}", read: person}
+"""
+
+
+def told_of(text: str) -> list[str]:
+    return [line for line in load_text(text).warnings if "people would believe" in line]
+
+
+def test_false_dates_and_numbers_that_people_would_believe_are_told():
+    born, age = told_of(SMALL.replace("MORE", ""))
+    assert born.startswith("rules.yaml:7:")
+    assert "born has the token shape date" in born
+    assert "pages, exports and aggregates that no rule names" in born
+    assert "Write token: opaque" in born
+    assert "age has the token shape zero" in age
+    assert "looks like a number" in age
+
+
+def test_where_every_request_is_named_nobody_sees_one():
+    assert told_of(SMALL.replace("MORE", ", unmatched: deny")) == []
+
+
+def test_errors_that_pass_as_they_come_are_named():
+    (born, _) = told_of(SMALL.replace("MORE", ", unmatched: deny") + "on_error: {upstream_not_2xx: pass}\n")
+    assert "in errors, which 'upstream_not_2xx: pass' shows" in born
+
+
+def test_pages_whose_tokens_are_restored_anywhere_are_named():
+    text = SMALL.replace("MORE", ", unmatched: deny").replace(
+        "  - {match: POST",
+        '  - {match: "GET /page/{id}", read: person, response: {restore: anywhere}}\n  - {match: POST',
+    )
+    (born, _) = told_of(text)
+    assert "in the page of GET /page/{id}" in born
+
+
+def test_a_format_that_nobody_takes_for_a_value_is_safe():
+    text = (
+        SMALL.replace("MORE", "")
+        .replace("{kind: date}", "{kind: date, token: opaque}")
+        .replace("token: zero", "token: opaque")
+    )
+    assert told_of(text) == []
