@@ -11,6 +11,7 @@ RULES = Path(__file__).with_name("rules.yaml")
 _UPSTREAM = "http://127.0.0.1:3000"  # as it stands in the rule file
 
 _SETTINGS = """\
+country: se
 data: {folder}/data
 listen:
   proxy: 127.0.0.1:{port}

@@ -170,7 +170,6 @@ def _running(folder: Path) -> Iterator[Place]:
 
 
 def _init(settings: Path) -> dict[str, str]:
-
     command = [sys.executable, "-m", "proxy", "init", "--json", "--config", str(settings)]
     made = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
     if made.returncode:

@@ -78,9 +78,24 @@ async def test_order_and_pages(thing, options, keys):
     assert answer.status == 200, answer.body
     assert "".join(record["id"] for record in answer.json["data"]) == keys
     limit, offset = int(options.get("limit", 100)), options.get("offset", 0)
-    assert answer.json["meta"] == {"count": len(keys), "limit": limit, "offset": offset, "total": 5}
+    meta = dict(answer.json["meta"])
+    cursor = meta.pop("next", None)
+    assert meta == {"count": len(keys), "limit": limit, "offset": offset, "total": 5}
     short = await thing.client("POST", "/sf/find-ids", json={"schema": "thing", **body})
-    assert short.json == {"data": list(keys), "meta": answer.json["meta"]}
+    told = short.json.pop("meta")
+    assert short.json == {"data": list(keys)}
+    assert (told.pop("next", None) is None) == (cursor is None)
+    assert told == meta
+    behind = {**options, "offset": offset + len(keys), "limit": 1000}
+    rest = await thing.client("POST", "/api/models/thing/find", json={"options": behind})
+    if cursor is None:
+        assert rest.json["data"] == []
+        return
+    on = {name: value for name, value in options.items() if name != "offset"} | {"limit": 1000, "next": cursor}
+    following = await thing.client("POST", "/api/models/thing/find", json={"options": on})
+    assert following.status == 200, following.body
+    assert following.json["data"] == rest.json["data"] != []
+    assert "next" not in following.json["meta"]
 
 
 @pytest.mark.parametrize(("options", "place"), OPTIONS, ids=lambda given: str(given)[:60])
