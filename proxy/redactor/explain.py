@@ -18,6 +18,7 @@ from proxy.redactor.rules import (
     RuleSet,
     Source,
 )
+from proxy.tokenization.fallback import Fallback
 
 _EVERY_SUCCESS = frozenset(range(200, 300))
 
@@ -130,6 +131,7 @@ def _field(field: FieldRule) -> dict[str, Any]:
     return {
         "kind": field.kind,
         "token": field.shape.name,
+        **({"else": field.shape.other.name} if isinstance(field.shape, Fallback) else {}),
         "same": field.shape.same,
         "resolves": field.shape.resolution.value,
         "at": spell(field.at),

@@ -14,6 +14,7 @@ from proxy.offload import STRIDE, Steps, busy, give_way, in_thread, strides
 from proxy.storage.base import Store
 from proxy.storage.rows import Cell, Row, Staged, State
 from proxy.tokenization.base import Resolution, Shape, Tokenizer
+from proxy.tokenization.fallback import FallbackTokenizer
 from proxy.tokenization.normal import normalize
 from proxy.vault.content import Content, Kept
 from proxy.vault.drafting import FieldMint, Mint
@@ -343,6 +344,8 @@ def _findable(name: str, tokenizer: Tokenizer) -> FieldMint:
 
     def mint(value: Value, rid: int, number: int) -> Value:
         token = tokenizer.mint(value, rid, number)
+        if not tokenizer.indexed(token) and isinstance(tokenizer, FallbackTokenizer):
+            token = tokenizer.other.mint(value, rid, number)  # long enough, whatever the value is
         if not tokenizer.indexed(token):
             raise VaultError(
                 Code.VALUE_UNFIT,

@@ -309,11 +309,11 @@ async def _staging_change(collection: Collection, item: Held, *, shared: bool) -
 
 
 def _added(values: Sequence[Kept], stored: Sequence[Kept]) -> Sequence[Kept]:
-    """Those of the values that are not stored yet."""
+    """Those of the values whose token is not stored yet; one that only takes another number has its entry in the index already."""
     if not stored or values is stored:
         return () if stored else values
-    known = frozenset(stored)
-    return [kept for kept in values if kept not in known]
+    known = {kept.token for kept in stored}
+    return [kept for kept in values if kept.token not in known]
 
 
 async def _forgotten(collection: Collection, held: Held, row: Row, sid: int) -> list[Reindex]:

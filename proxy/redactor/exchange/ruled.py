@@ -16,6 +16,7 @@ from proxy.redactor import redact, restore
 from proxy.redactor.codecs.media import Media, classify
 from proxy.redactor.exchange.error_answers import WITHHELD, ErrorTokens
 from proxy.redactor.exchange.joined import Joined, count
+from proxy.redactor.exchange.misfits import explained
 from proxy.redactor.exchange.recall import Recall, add_revealed
 from proxy.redactor.exchange.settling import settle
 from proxy.redactor.exchange.spelling import is_told
@@ -35,8 +36,7 @@ from proxy.vault.reveal import Revealed, Shown, own, reveal, reveal_anywhere
 from proxy.vault.staging import Held, is_large
 from proxy.vault.vault import Vault
 
-_GONE = (404, 410)
-_BODILESS = (204, 304)
+_GONE, _BODILESS = (404, 410), (204, 304)
 
 
 class RuleExchange:
@@ -53,8 +53,9 @@ class RuleExchange:
         self._writing = Writing(joined, vault) if plan.operation.verb is not Verb.READ else None
         self._ids: list[str] = []
         self._own: frozenset[tuple[str, str]] = frozenset()  #: (field, token) of what it searched for by token already
-        #: By (field, token) what it searched for, in the caller's spelling.
-        self._asked: dict[tuple[str, str], Value] = {}
+        self._asked: dict[
+            tuple[str, str], Value
+        ] = {}  #: by (field, token) what it searched for, as the caller spells it
         self._request: Request | None = None  #: as it came
         self._revealed: Revealed | None = None  #: what its answer was restored from
         self._settling = False  #: whether it is decided what the answer means
@@ -76,9 +77,12 @@ class RuleExchange:
         body = await run(long, read_request, self._plan, request)
         items = body.items if body is not None else []
         self._ids = request_ids(self._operation.id, self._match, request, body)
-        target = await self._search(request.target, items)
-        if self._writing is not None and (items or self._operation.verb is Verb.DELETE):
-            await self._writing.stage(items, self._ids)
+        try:
+            target = await self._search(request.target, items)
+            if self._writing is not None and (items or self._operation.verb is Verb.DELETE):
+                await self._writing.stage(items, self._ids)
+        except VaultError as error:
+            raise await run(long, explained, error, self._joined, request, body) from None
         if body is None or not items:
             return replace(request, target=target)
         try:

@@ -15,6 +15,7 @@ from proxy.redactor.load.overlaps import overlap, selects_many
 from proxy.redactor.rules import Entity, FieldRule, Position
 from proxy.tokenization import DEFAULT_SHAPE, PERSISTENT, SHAPES, SYNONYMS, make_shape
 from proxy.tokenization.base import Resolution, Shape
+from proxy.tokenization.fallback import with_fallback
 
 #: Six free digits: with fewer, tokens of digits are not looked up by themselves (``tokenization.digits``).
 _UNIQUE = 900_000
@@ -97,16 +98,24 @@ def _shape(kind: str, section: Section, faults: Faults) -> Shape | None:
         if "shape" in token and token.value("shape") is None:
             return None  # which options it may have is not known
         name = token.value("shape", "template" if "template" in token else name)
-        options = {key: token.value(key) for key in token if key != "shape"}
+        options = {key: token.value(key) for key in token if key not in _NO_OPTIONS}
         if not _options_fit(name, token, faults):
             return None
     elif "token" in section:
         return None
+    fallback = token.value("else") if isinstance(token, Section) else None
     try:
-        return make_shape(name, options)
+        shape = make_shape(name, options)
+        if fallback is None:
+            return shape
+        return with_fallback(shape, make_shape(fallback, {"same": True} if shape.same else {}))
     except ValueError as error:
         faults.add(section.place("token"), f"{error}")
         return None
+
+
+#: Members of ``token`` that are no options of the shape.
+_NO_OPTIONS = ("shape", "else")
 
 
 def _options_fit(shape: str, token: Section, faults: Faults) -> bool:
@@ -114,7 +123,7 @@ def _options_fit(shape: str, token: Section, faults: Faults) -> bool:
     known = SHAPES[PERSISTENT.get(shape, SYNONYMS.get(shape, shape))].options
     fits = True
     for key, item in token.items.items():
-        if key == "shape":
+        if key in _NO_OPTIONS:
             continue
         if key not in known:
             takes = did_you_mean(key, known) if known else "it takes no options."

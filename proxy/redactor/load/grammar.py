@@ -18,6 +18,7 @@ from proxy.redactor.load.phrases import (
 )
 from proxy.redactor.load.units import Duration, Size, Status
 from proxy.tokenization import KINDS, PERSISTENT, SHAPES, SYNONYMS
+from proxy.tokenization.fallback import TOTAL
 
 #: What ``version: 1`` means is this file.
 VERSION = 1
@@ -87,6 +88,11 @@ TOKEN = Block(
             _SHAPE,
             "name of the shape",
             "`template` where a template is given, else the shape of the field's kind",
+        ),
+        Key(
+            "else",
+            Word(TOTAL),
+            "the shape of values that do not fit this one, such as `n/a` in a field of numbers; without it such a request is refused with 422",
         ),
         *(Key(option, Anything(), f"option of {_takers(option)}") for option in _OPTIONS),
     ),

@@ -116,3 +116,16 @@ def test_a_request_that_two_rules_name_is_refused_as_the_proxy_does():
     rules = rules_of('{match: "GET /a/{x}", read: note}', "{match: GET /a/b, read: note}")
     with pytest.raises(VaultError):
         explain.find(rules, "GET", "/a/%62")
+
+
+def test_the_shape_of_values_that_do_not_fit_shows():
+    rules = load_text(
+        "version: 1\nendpoint: {name: crm, upstream: 'http://127.0.0.1:3000'}\n"
+        "entities: {c: {fields: {phone: {kind: phone, token: {shape: numeric, else: lower}}}}}\n"
+        "operations: [{match: POST /c, create: c}]\n"
+    )
+    found = explain.as_data(*explain.find(rules, "POST", "/c", ""))
+    assert (found["operation"]["fields"]["phone"]["token"], found["operation"]["fields"]["phone"]["else"]) == (
+        "numeric",
+        "lower",
+    )

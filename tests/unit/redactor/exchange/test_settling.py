@@ -543,3 +543,14 @@ async def test_the_answer_to_a_change_beside_a_doubtful_one_shows_what_that_one_
     stored |= {**doubtful.json, **call.json}
     assert await call.seen(200, stored) == wanted
     assert await one.shown(stored) == wanted
+
+
+async def test_the_token_of_one_field_alone_may_come_back_in_place_of_its_value():
+    one = await desk(*USUAL)
+    call = await one.send("POST /p", {"phone": "070-123 45 67", "name": "Ann"})
+    stored = {**call.json, "id": 1}
+    await call.answer(201, stored)
+    again = await one.send("PATCH /p/1", {"phone": stored["phone"]})
+    assert again.json == {"phone": stored["phone"]}
+    assert (await again.seen(200, stored))["phone"] == "070-123 45 67"
+    assert one.idle

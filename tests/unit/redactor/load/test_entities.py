@@ -5,6 +5,7 @@ from proxy.redactor.load import load_text
 from proxy.redactor.load.entities import needs_record
 from proxy.redactor.rules import Entity
 from proxy.tokenization import make_shape
+from proxy.tokenization.fallback import Fallback
 from tests.support.rules import faults_of, with_fields
 
 
@@ -112,4 +113,30 @@ def test_a_field_at_fault_is_told_once_and_not_again_by_those_who_name_it(declar
   - {match: GET /people, read: person, query: {name: {field: name}}, response: {fields: {name: $.name}, id: $.id}}
 """
     (fault,) = faults_of(with_fields(f"name: {declared}") + operations)
+    assert told in fault.text
+
+
+def test_values_that_do_not_fit_may_have_another_shape():
+    fields = entity(
+        "phone: {kind: phone, token: {else: opaque, keep_last: 2}}",
+        "fax: {kind: phone, token: {shape: numericPersistent, else: lower}}",
+    ).fields
+    phone, fax = fields["phone"].shape, fields["fax"].shape
+    assert isinstance(phone, Fallback)
+    assert isinstance(fax, Fallback)
+    assert (phone.name, phone.other.name, phone.other.same) == ("numeric", "opaque", False)
+    assert (fax.name, fax.other.name, fax.other.same) == ("numeric", "lower", True)
+
+
+@pytest.mark.parametrize(
+    ("token", "told"),
+    [
+        ("{shape: opaque, else: lower}", "leave it out"),
+        ("{shape: plain, else: lower}", "leave it out"),
+        ("{shape: numeric, else: date}", "opaque"),
+        ("{shape: numeric, else: {shape: opaque}}", "opaque"),
+    ],
+)
+def test_another_shape_that_does_nothing_or_fits_not_all_is_a_fault(token, told):
+    (fault,) = faults_of(with_fields(f"phone: {{kind: phone, token: {token}}}"))
     assert told in fault.text

@@ -67,5 +67,5 @@ def test_stated_defaults_are_the_real_ones():
 
 def test_every_shape_and_every_option_may_be_written():
     assert choices(grammar.TOKEN, "shape") == [*SHAPES, *SYNONYMS, *PERSISTENT]
-    options = {key.name for key in grammar.TOKEN.keys} - {"shape"}
+    options = {key.name for key in grammar.TOKEN.keys} - {"shape", "else"}
     assert options == {option for parser in SHAPES.values() for option in parser.options}

@@ -1,0 +1,117 @@
+"""Which value of a request does not fit the token format of its field: told by field and place, never by the value.
+
+Looked for only once a request was refused for it, so that requests in order pay nothing.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.faults import step
+from proxy.model.value import Value
+from proxy.redactor.codecs import form as form_codec
+from proxy.redactor.codecs.media import Media
+from proxy.redactor.exchange.joined import Joined
+from proxy.redactor.message import Request
+from proxy.redactor.redact import Body, query_spots
+from proxy.telemetry import logs
+
+_log = logs.logger("redactor")
+
+#: The parts of a JSON document that tell where one is.
+_PART: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\],:]', re.DOTALL)
+
+#: Values that are told of one request.
+_MOST: Final = 20
+
+#: What stands in a place for a name that the rule does not say: it may be somebody's.
+_ANY: Final = "*"
+
+
+def explained(error: VaultError, joined: Joined, request: Request, body: Body | None) -> VaultError:
+    """The refusal of a request, with field and place of each value that does not fit; any other error as it is."""
+    if error.code is not Code.VALUE_UNFIT or error.details:
+        return error
+    told = dict.fromkeys(islice(_misfits(joined, request, body), _MOST))
+    for field, place, _ in told:
+        _log.warning(
+            "a value does not fit the token format of its field",
+            operation=joined.plan.operation.label,
+            field=field,
+            source=place,
+        )
+    if not told:
+        return error
+    names = ", ".join(dict.fromkeys(field for field, _, _ in told))
+    message = (
+        f"A value does not fit the token format of its field ({names}); where such values are in order, the rule of the field "
+        "says what they get: token: {shape: …, else: opaque}."
+    )
+    return VaultError(
+        Code.VALUE_UNFIT, message, tuple(Detail(place, f"{field}: {text}") for field, place, text in told)
+    )
+
+
+def _misfits(joined: Joined, request: Request, body: Body | None) -> Iterator[tuple[str, str, str]]:
+    """(field, place, reason) of each value that its field's format refuses."""
+    for item in body.items if body is not None else ():
+        for spot in item.spots:
+            if spot.value is not None and (text := _refusal(joined, spot.field, spot.value)):
+                yield spot.field, _place(joined, request, body, spot.start), text
+    names = joined.plan.operation.request.query
+    for spot in query_spots(request.target, names) if names else ():
+        if spot.value is not None and (text := _refusal(joined, spot.field, spot.value)):
+            declared = [pattern for pattern, field in names.items() if field == spot.field]
+            yield spot.field, f"query {'|'.join(declared)}", text
+
+
+def _refusal(joined: Joined, field: str, value: Value) -> str:
+    """Why the format refuses a value; empty where it does not."""
+    try:
+        joined.collection.mints[field](value, 0, 0)
+    except VaultError as error:
+        return error.message if error.code is Code.VALUE_UNFIT else ""
+    return ""
+
+
+def _place(joined: Joined, request: Request, body: Body | None, start: int) -> str:
+    """A JSON Pointer (RFC 6901), or the name of a form member as the rule writes it."""
+    rule = joined.plan.operation.request.body
+    if rule is None or body is None:
+        return ""
+    if body.media is Media.FORM:
+        members = form_codec.members(request.body, len(request.body) + 1)
+        name = next((member.name for member in members if member.start == start), "")
+        return next((pattern for pattern in rule.form if form_codec.pattern_matches(pattern, name)), "")
+    paths = (rule.objects or (), *rule.fields.values(), *rule.anchored.values())
+    known = {name for path in paths for name in path if isinstance(name, str)}
+    return "".join(
+        step(part if isinstance(part, int) or part in known else _ANY) for part in steps_to(request.body, start)
+    )
+
+
+def steps_to(document: bytes, start: int) -> list[str | int]:
+    """The way to the value that begins at this byte of a JSON document."""
+    way: list[str | int] = []
+    name = b""
+    for part in _PART.finditer(document):
+        if part.start() >= start:
+            break
+        text = part[0]
+        if text == b"{":
+            way.append("")
+        elif text == b"[":
+            way.append(0)
+        elif text in (b"}", b"]"):
+            way.pop()
+        elif text == b",":
+            last = way[-1]
+            way[-1] = last + 1 if isinstance(last, int) else ""
+        elif text == b":":
+            way[-1] = json.loads(name)
+        else:
+            name = text
+    return way

@@ -1,0 +1,97 @@
+"""A second format for values that do not fit the first: ``{shape: numeric, else: opaque}``.
+
+A telephone number becomes digits, ``ext 3`` a word. The second format takes every value, so that no write is refused for its
+format. Which of the two a value has is decided by its normal form where equal values get equal tokens, so that they still do.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from proxy.errors import Code, VaultError
+from proxy.model.value import Value
+from proxy.tokenization.base import Resolution, Shape, Tokenizer, TokenKeys
+from proxy.tokenization.normal import normalize
+
+#: The formats that fit any value, JSON of every type too.
+TOTAL: Final = ("opaque", "lower", "prepended")
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """``first`` for values that fit it, ``other`` for the rest. How tokens are found is as ``first`` says."""
+
+    first: Shape
+    other: Shape
+
+    @property
+    def name(self) -> str:
+        return self.first.name
+
+    @property
+    def resolution(self) -> Resolution:
+        return self.first.resolution
+
+    @property
+    def same(self) -> bool:
+        return self.first.same
+
+    def capacity(self) -> float:
+        return self.first.capacity()
+
+    def bind(self, keys: TokenKeys, kind: str, region: str) -> Tokenizer:
+        return FallbackTokenizer(self, keys, kind, region)
+
+
+class FallbackTokenizer:
+    """Mints with ``first``, and with ``other`` where that refuses the value. Tokens of the second kind are in the index, too."""
+
+    __slots__ = ("_kind", "_region", "first", "other", "pattern", "resolution", "same")
+
+    def __init__(self, shape: Fallback, keys: TokenKeys, kind: str, region: str) -> None:
+        self.first = shape.first.bind(keys, kind, region)
+        self.other = shape.other.bind(keys, kind, region)
+        self.resolution: Resolution = shape.resolution
+        self.same: bool = shape.same
+        self.pattern = re.compile(f"(?:{self.first.pattern.pattern})|(?:{self.other.pattern.pattern})")
+        self._kind = kind
+        self._region = region
+
+    def mint(self, value: Value, rid: int, number: int) -> Value:
+        """A token of the first format, or of the second."""
+        try:
+            return self.first.mint(value, rid, number)
+        except VaultError as error:
+            if error.code is not Code.VALUE_UNFIT:
+                raise
+        normal = normalize(self._kind, value.text, self._region) if self.same and not value.json else value.text
+        if normal != value.text:
+            try:
+                return self.first.mint(Value(normal), rid, number)  # the token of its other spellings
+            except VaultError as error:
+                if error.code is not Code.VALUE_UNFIT:
+                    raise
+        return self.other.mint(value, rid, number)
+
+    def identify(self, text: str) -> tuple[int, int] | None:
+        """What a token carries that carries its record, of either format."""
+        return self.first.identify(text) or self.other.identify(text)
+
+    def resembles(self, text: str) -> bool:
+        """Whether the text has the syntax of either format."""
+        return self.first.resembles(text) or self.other.resembles(text)
+
+    def indexed(self, token: Value) -> bool:
+        """Whether this very token is found through the index: every one of the second format is, where the first has one."""
+        if self.resolution is not Resolution.INDEXED:
+            return False
+        return self.first.indexed(token) or self.other.resembles(token.text)
+
+
+def with_fallback(first: Shape, other: Shape) -> Shape:
+    """The format with another one for what does not fit it; ``ValueError`` with a sentence that says what to write."""
+    if first.name in TOTAL or first.resolution is Resolution.CLEAR:
+        raise ValueError(f"every value fits the token shape {first.name}, so else does nothing there; leave it out")
+    if other.name not in TOTAL:
+        raise ValueError(f"else is for values of any form; write one of {', '.join(TOTAL)}")
+    return Fallback(first, other)

@@ -1,0 +1,123 @@
+import io
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from proxy.errors import Code, VaultError
+from proxy.redactor.exchange.misfits import steps_to
+from proxy.telemetry import logs
+from tests.support.exchanges import FORM, JSON, USUAL, Desk, desk
+
+FIELDS = (
+    "name: {kind: name}",
+    "phone: {kind: phone, token: {shape: numeric, keep_last: 2, else: opaque}}",
+    "fax: {kind: phone, token: {shape: numeric, same: true, else: lower}, find: [exact]}",
+    "born: {kind: date, token: {shape: date, else: opaque}}",
+    'marks: {kind: number, at: "$.marks[*]", token: {shape: numeric, else: prepended}}',
+    "card: {kind: card}",
+    'extra: {kind: date, at: "$.extra.*.day"}',
+)
+FORMS = '{match: POST /form, create: p, request: {form: {"card_*": card, born: born}}, response: {id: $.id}}'
+FAX = '{match: GET /fax, read: p, query: {fax: {field: fax}}, response: {each: "$[*]", id: $.id}}'
+
+
+@pytest.fixture
+def lines() -> Iterator[Callable[[], list[dict[str, Any]]]]:
+    """The log lines until now."""
+    stream = io.StringIO()
+    logs.configure(logs.Style("info", "json"), stream)
+    yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
+    logs.configure(logs.Style())
+
+
+async def made() -> Desk:
+    return await desk(*USUAL[:1], *USUAL[2:], FORMS, FAX, fields=FIELDS)
+
+
+@pytest.mark.parametrize("text", ["n/a", "ext 3", "-", "1987-04", "12", " "])
+async def test_a_value_that_does_not_fit_has_a_token_of_the_second_format_and_comes_back(text):
+    one = await made()
+    person = {"phone": text, "fax": text, "born": text, "marks": [text, "1234567", text + "?"]}
+    call = await one.send("POST /p", person)
+    assert text not in [call.json["phone"], call.json["fax"], call.json["born"], *call.json["marks"]]
+    stored = {**call.json, "id": 1}
+    assert await call.seen(201, stored) == {**person, "id": 1}
+    assert await one.shown(stored) == {**person, "id": 1}
+    again = await one.send("PATCH /p/1", {"phone": stored["phone"], "born": stored["born"]})
+    assert again.json == {"phone": stored["phone"], "born": stored["born"]}, "own tokens are kept"
+    await again.answer(200, stored)
+    assert await one.shown(stored) == {**person, "id": 1}
+    assert one.idle
+
+
+async def test_values_change_between_the_formats_and_back():
+    one = await made()
+    stored: dict[str, object] = {"id": 1}
+    call = await one.send("POST /p", {"phone": "070-123 45 67", "born": "1931-02-27"})
+    stored |= call.json
+    await call.answer(201, stored)
+    for phone, born in (("n/a", "1987-04"), ("08-765 43 21", "1987-04-05"), ("ext 3", "-")):
+        call = await one.send("PATCH /p/1", {"phone": phone, "born": born})
+        stored |= call.json
+        assert await call.seen(200, stored) == {"id": 1, "phone": phone, "born": born}
+        assert await one.shown(stored) == {"id": 1, "phone": phone, "born": born}
+
+
+async def test_a_search_finds_a_value_of_either_format_by_its_token():
+    one = await made()
+    for number, fax in enumerate(("070-123 45 67", "n/a"), 1):
+        call = await one.send("POST /p", {"fax": fax})
+        await call.answer(201, {**call.json, "id": number})
+        asked = await one.send(f"GET /fax?fax={'%2B46701234567' if number == 1 else 'n%2Fa'}")
+        assert asked.sent.target.decode() == f"/fax?fax={quote(call.json['fax'])}"
+
+
+@pytest.mark.parametrize(
+    ("match", "body", "headers", "places"),
+    [
+        ("POST /p", b'{"name": "Ann", "card": "Quibble"}', JSON, ["/card"]),
+        ("POST /p", b'[{"name": "[,\\"}:"}, {"x": {"card": 1}, "card": "Quibble"}]', JSON, ["/1/card"]),
+        ("POST /p", b'{"extra": {"ann@x.se": {"day": "Quibble"}}}', JSON, ["/extra/*/day"]),
+        ("PATCH /p/1", b'{"card": "Quibble", "extra": {"a": {"day": "Quibble"}}}', JSON, ["/card", "/extra/*/day"]),
+        ("POST /form", b"born=n%2Fa&card_of_ann=Quibble", FORM, ["card_*"]),
+    ],
+)
+async def test_a_refusal_and_its_log_line_name_field_and_place_and_never_the_value(match, body, headers, places, lines):
+    one = await made()
+    with pytest.raises(VaultError) as caught:
+        await one.send(match, body, headers)
+    error = caught.value
+    assert error.code is Code.VALUE_UNFIT
+    assert [detail.source for detail in error.details] == places
+    assert all(detail.text.startswith(("card: ", "extra: ")) for detail in error.details)
+    told = [line for line in lines() if line["event"] == "a value does not fit the token format of its field"]
+    assert [line["source"] for line in told] == places
+    everything = json.dumps([error.message, error.details, told])
+    assert not any(text in everything for text in ("Quibble", "Ann", "ann"))
+    assert one.idle
+
+
+def test_the_way_to_each_value_is_that_which_readers_of_json_go():
+    document = {"a": [1, {"b": "x,]}"}, [[], {}, "y"]], 'c":': {"": None, "/~": [True]}}
+    text = json.dumps(document).encode()
+    found = []
+
+    def walk(value: object, way: list[str | int]) -> None:
+        if isinstance(value, dict):
+            for name, inner in value.items():
+                walk(inner, [*way, name])
+        elif isinstance(value, list):
+            for number, inner in enumerate(value):
+                walk(inner, [*way, number])
+        else:
+            found.append((way, json.dumps(value).encode()))
+
+    walk(document, [])
+    at = 0
+    for way, raw in found:
+        at = text.index(raw, at)
+        assert steps_to(text, at) == way
+        at += len(raw)
