@@ -53,9 +53,7 @@ class RuleExchange:
         self._writing = Writing(joined, vault) if plan.operation.verb is not Verb.READ else None
         self._ids: list[str] = []
         self._own: frozenset[tuple[str, str]] = frozenset()  #: (field, token) of what it searched for by token already
-        self._asked: dict[
-            tuple[str, str], Value
-        ] = {}  #: by (field, token) what it searched for, as the caller spells it
+        self._asked: dict[tuple[str, str], Value] = {}  #: by (field, token), what it searched for as it was spelled
         self._request: Request | None = None  #: as it came
         self._revealed: Revealed | None = None  #: what its answer was restored from
         self._settling = False  #: whether it is decided what the answer means
