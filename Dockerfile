@@ -1,7 +1,8 @@
 # syntax=docker/dockerfile:1
 # The proxy as an image: slim, without root, with a root file system that may be mounted read-only.
 #   docker build -t domicile .
-#   docker run --read-only --tmpfs /tmp -p 8080:8080 -v domicile-data:/data -v ./rules:/etc/domicile/rules:ro domicile
+#   docker run --read-only --tmpfs /tmp -p 8080:8080 -v domicile-data:/data -v ./rules:/etc/domicile/rules:ro \
+#     -e DOMICILE__COUNTRY=se domicile
 
 FROM python:3.11-slim AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1

@@ -23,7 +23,7 @@ SCHEMA = {"fields": {"id": {"type": "primary_key"}}}
 
 def given(folder: Path, **more: str) -> dict[str, str]:
     listen = {f"LISTEN__{name}": "127.0.0.1:0" for name in ("PROXY", "VAULT", "ADMIN")}
-    usual = {"DATA": str(folder / "data"), "RULES": str(folder / "rules.yaml"), **listen, **more}
+    usual = {"COUNTRY": "se", "DATA": str(folder / "data"), "RULES": str(folder / "rules.yaml"), **listen, **more}
     return {f"DOMICILE__{name}": text for name, text in usual.items()}
 
 

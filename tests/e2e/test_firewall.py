@@ -49,7 +49,7 @@ async def started(folder: Path, upstream: str, mode: str) -> AsyncIterator[Askin
     (folder / "rules.yaml").write_text(rules(upstream))
     settings = folder / "domicile.yaml"
     settings.write_text(
-        f"data: {folder / 'data'}\nrules: {folder / 'rules.yaml'}\ntrusted_proxies: [127.0.0.1]\n"
+        f"country: se\ndata: {folder / 'data'}\nrules: {folder / 'rules.yaml'}\ntrusted_proxies: [127.0.0.1]\n"
         "listen: {proxy: '127.0.0.1:0', vault: '127.0.0.1:0', admin: '127.0.0.1:0'}\n"
         f"firewall: {{mode: {mode}, country_database: {write(folder / 'country.mmdb')}}}\n"
     )
@@ -120,7 +120,7 @@ async def test_a_start_without_its_database_is_refused_with_a_sentence(tmp_path,
     (tmp_path / "rules.yaml").write_text(rules("http://127.0.0.1:1"))
     settings = tmp_path / "domicile.yaml"
     settings.write_text(
-        f"data: {tmp_path / 'data'}\nrules: {tmp_path / 'rules.yaml'}\n"
+        f"country: se\ndata: {tmp_path / 'data'}\nrules: {tmp_path / 'rules.yaml'}\n"
         f"firewall: {{mode: block, country_database: {tmp_path / 'none.mmdb'}}}\n"
     )
     with pytest.raises(VaultError) as caught:

@@ -48,7 +48,7 @@ async def started(folder: Path, mode: str) -> AsyncIterator[tuple[Instance, str]
     (folder / "rules.yaml").write_text(rules("http://127.0.0.1:1"))
     file = folder / "domicile.yaml"
     file.write_text(
-        f"data: {folder / 'data'}\nrules: {folder / 'rules.yaml'}\ntrusted_proxies: [127.0.0.1]\n"
+        f"country: se\ndata: {folder / 'data'}\nrules: {folder / 'rules.yaml'}\ntrusted_proxies: [127.0.0.1]\n"
         "listen: {proxy: '127.0.0.1:0', vault: '127.0.0.1:0', admin: '127.0.0.1:0'}\n"
         f"firewall: {{mode: '{mode}', country_database: {write(folder / 'country.mmdb')}}}\n"
     )

@@ -60,7 +60,7 @@ def settings(folder: Path, upstream: str, limits: str) -> Path:
     (folder / "rules.yaml").write_text(rules(upstream))
     file = folder / "domicile.yaml"
     file.write_text(
-        f"data: {folder / 'data'}\nrules: {folder / 'rules.yaml'}\nlimits: {limits}\n"
+        f"country: se\ndata: {folder / 'data'}\nrules: {folder / 'rules.yaml'}\nlimits: {limits}\n"
         "listen: {proxy: '127.0.0.1:0', vault: '127.0.0.1:0', admin: '127.0.0.1:0'}\n"
     )
     return file
