@@ -162,7 +162,7 @@ class Coverage:
         return found
 
     def seen(self, unruled: Unruled, status: int, sample: Sample | None) -> None:
-        """A request of that shape is over; 0: without an answer of the application."""
+        """A request of that shape is over; 0: without an answer of the application. One that was denied has no sample."""
         if not status:
             return
         if unruled.cell is None:
@@ -170,6 +170,8 @@ class Coverage:
         unruled.count()
         if sample is not None and not unruled.settled:
             self._look(unruled, status, sample)
+        elif not unruled.told:
+            self._tell(unruled, status, "", ([], []))
 
     async def close(self) -> None:
         """Forget what is being looked at."""

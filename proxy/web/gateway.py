@@ -265,11 +265,15 @@ class Gateway:
 
     def _look_unnamed(self, incoming: Incoming, endpoint: Endpoint) -> None:
         """What no rule names: refused, or looked at while it passes."""
-        if endpoint.unmatched is _DENY:
-            raise VaultError(Code.OPERATION_DENIED, _DENIED)
         head = incoming.head
-        if _carries_unseen(head) and self._rules.ruled(authority(incoming.target, head.host), incoming.target):
-            raise VaultError(Code.OPERATION_DENIED, _UNNAMED)
+        denied = _DENIED if endpoint.unmatched is _DENY else None
+        if denied is None and _carries_unseen(head):
+            ruled = self._rules.ruled(authority(incoming.target, head.host), incoming.target)
+            denied = _UNNAMED if ruled else None
+        if denied is not None:
+            if self._coverage is not None:  # else nobody would know which rule is missing
+                incoming.unruled = self._coverage.find(endpoint.name, head.method, incoming.target)
+            raise VaultError(Code.OPERATION_DENIED, denied)
         unruled = incoming.unruled = self._unruled(incoming, endpoint)
         if unruled is not None and not unruled.settled:
             incoming.sample = Sample(incoming.target)
@@ -307,7 +311,8 @@ class Gateway:
             incoming.held.close()
         endpoint, match, passed = incoming.endpoint, incoming.match, incoming.passed
         if incoming.unruled is not None and self._coverage is not None:
-            self._coverage.seen(incoming.unruled, 0 if code is not None else incoming.status, incoming.sample)
+            status = incoming.status if code is None or code is Code.OPERATION_DENIED else 0
+            self._coverage.seen(incoming.unruled, status, incoming.sample)
         rule = passed if match is None else match.operation
         if code is not None:
             outcome = "failed" if code in _FAILURES else "refused"

@@ -56,3 +56,6 @@ async def test_deny_is_usable_with_rules_that_pass(tmp_path):
             for path, status in (("/static/a.css", 200), ("/static/b/c.js", 200), ("/other", 403)):
                 async with caller.get(instance.proxy + path) as answer:
                     assert answer.status == status
+            await instance.logged("no rule names this request")
+            (told,) = instance.events("no rule names this request")
+            assert (told["method"], told["status"]) == ("GET", 403)

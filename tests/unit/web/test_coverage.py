@@ -162,11 +162,18 @@ async def test_a_remembered_head_is_not_looked_up_again(capfd, monkeypatch):
         assert list(told.counts().values()) == [7.0]
 
 
-@pytest.mark.parametrize("unmatched", [Unmatched.PASS, Unmatched.DENY])
-async def test_nothing_is_told_where_that_is_not_wanted(capfd, unmatched):
-    async with telling(capfd, reply(PERSON), unmatched=unmatched) as (client, told):
+async def test_nothing_is_told_where_that_is_not_wanted(capfd):
+    async with telling(capfd, reply(PERSON), unmatched=Unmatched.PASS) as (client, told):
         await client.ask(get("/list"))
         assert (await told.lines(), told.counts()) == ([], {})
+
+
+async def test_what_was_denied_is_told_once_by_its_shape(capfd):
+    async with telling(capfd, reply(PERSON), unmatched=Unmatched.DENY) as (client, told):
+        for _ in range(2):
+            assert (await client.ask(get("/list"))).status == 403
+        (line,) = await told.lines()
+        assert (line["event"], line["path"], line["status"]) == ("no rule names this request", "/list", 403)
 
 
 async def test_a_rule_that_passes_is_not_reported(capfd):
