@@ -14,6 +14,8 @@ class Code(enum.StrEnum):
 
     # The caller's request on a matched operation.
     BAD_REQUEST = "bad_request"  #: not understood as HTTP, or two readings that hit different rules
+    URI_TOO_LONG = "uri_too_long"  #: the request line is over the limit of the listener
+    HEADER_TOO_LARGE = "header_too_large"  #: a field of the head, their number or the whole head is over the limit
     UNREADABLE_BODY = "unreadable_body"  #: said to be neither JSON nor a form, unknown charset or content coding
     MALFORMED_JSON = "malformed_json"  #: said to be JSON, and breaks its grammar
     AMBIGUOUS_JSON = "ambiguous_json"  #: duplicate member, lone surrogate, trailing data

@@ -10,6 +10,8 @@ from proxy.redactor.rules import OnError, Verb
 STATUS: Final[Mapping[Code, int]] = MappingProxyType(
     {
         Code.BAD_REQUEST: 400,
+        Code.URI_TOO_LONG: 414,
+        Code.HEADER_TOO_LARGE: 431,
         Code.UNREADABLE_BODY: 415,
         Code.MALFORMED_JSON: 400,
         Code.AMBIGUOUS_JSON: 400,

@@ -10,7 +10,7 @@ from proxy.errors import Code, VaultError
 from proxy.redactor.rules import Endpoint, PassRule, Unmatched
 from proxy.web import overriding, writer
 from proxy.web.coverage import Coverage, Sample, Unruled
-from proxy.web.errors import status_of
+from proxy.web.errors import STATUS, status_of
 from proxy.web.forwarded import Telling
 from proxy.web.forwarding import Asked, asked, authority
 from proxy.web.guard.firewall import Firewall, Mode, refused
@@ -331,9 +331,9 @@ class Gateway:
             )
         )
 
-    def _unreadable(self) -> None:
-        """A caller sent what is no request, and was told so."""
-        self._journal.seen(Seen("-", "-", "-", 400, 0, 0.0, "refused", Code.BAD_REQUEST))
+    def _unreadable(self, code: Code) -> None:
+        """A caller sent what is no request, or has too large a head, and was told so."""
+        self._journal.seen(Seen("-", "-", "-", STATUS[code], 0, 0.0, "refused", code))
 
     # ------------------------------------------------ the end of service
 

@@ -89,7 +89,8 @@ _STYLE_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).
 _POLICY: Final = (
     f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-_JSON: Final = b"Content-Type: application/problem+json\r\n"
+PROBLEM: Final = "application/problem+json"
+_JSON: Final = f"Content-Type: {PROBLEM}\r\n".encode()
 _HTML: Final = (
     f"Content-Type: text/html; charset=utf-8\r\nContent-Security-Policy: {_POLICY}\r\n"
     "X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n"

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
+from proxy.errors import Code
 from proxy.redactor.message import RawHeaders
 from proxy.web.fields import Field, Kind, named, request_names
 
@@ -43,7 +44,11 @@ class Heads:
 
 
 class BadRequestError(Exception):
-    """The bytes are not a request that all readers of HTTP/1.1 agree on. The text never quotes them."""
+    """The bytes are not a request that all readers of HTTP/1.1 agree on, or its head is over a limit. The text never quotes them."""
+
+    def __init__(self, text: str, code: Code = Code.BAD_REQUEST) -> None:
+        super().__init__(text)
+        self.code = code  #: BAD_REQUEST, URI_TOO_LONG or HEADER_TOO_LARGE
 
 
 class RequestHead:
@@ -96,9 +101,9 @@ def parse_head(data: bytes, end: int, limits: Heads) -> RequestHead:
     first = lines.pop(0)
     start = _start(first, limits)
     if len(lines) > limits.fields:
-        raise BadRequestError(f"its head has more than {limits.fields} fields")
+        raise BadRequestError(f"its head has more than {limits.fields} fields", Code.HEADER_TOO_LARGE)
     if end > limits.value and max(map(len, lines), default=0) > limits.value:
-        raise BadRequestError(f"a field of its head is longer than {limits.value} bytes")
+        raise BadRequestError(f"a field of its head is longer than {limits.value} bytes", Code.HEADER_TOO_LARGE)
     fields: list[Field] = []
     special: list[tuple[Kind, bytes, bytes]] = []
     kinds = request_names
@@ -120,7 +125,7 @@ def parse_head(data: bytes, end: int, limits: Heads) -> RequestHead:
 
 def _start(line: bytes, limits: Heads) -> tuple[str, bytes, int]:
     if len(line) > limits.line:
-        raise BadRequestError(f"its first line is longer than {limits.line} bytes")
+        raise _long_line(limits)
     try:
         method, target, version = line.split(b" ")
         minor = _VERSIONS[version]
@@ -130,6 +135,10 @@ def _start(line: bytes, limits: Heads) -> tuple[str, bytes, int]:
     if b"\t" in target or (target[:1] != b"/" and not _addressed(name, target)):
         raise BadRequestError("its target does not begin with a slash, or holds white space")
     return name, target, minor
+
+
+def _long_line(limits: Heads) -> BadRequestError:
+    return BadRequestError(f"its first line is longer than {limits.line} bytes", Code.URI_TOO_LONG)
 
 
 def _addressed(method: str, target: bytes) -> bool:
@@ -193,12 +202,12 @@ def _connect(head: RequestHead, values: list[bytes], protocols: list[bytes]) -> 
 
 def check_start(held: bytes | bytearray, limits: Heads) -> None:
     """Refuse the beginning of a head at once if nothing that follows could make it one. Raises ``BadRequestError``."""
-    if len(held) > limits.whole:
-        raise BadRequestError(f"its head is larger than {limits.whole} bytes")
-    first = held.find(b"\n")
-    if first < 0 and len(held) > limits.line + 1:
-        raise BadRequestError(f"its first line is longer than {limits.line} bytes")
     if request_names[bytes(held[:1])] is Kind.NONE:
         raise BadRequestError("it does not begin with a method")
+    first = held.find(b"\n")
+    if (first if first >= 0 else len(held)) > limits.line + 1:
+        raise _long_line(limits)
+    if len(held) > limits.whole:
+        raise BadRequestError(f"its head is larger than {limits.whole} bytes", Code.HEADER_TOO_LARGE)
     if first >= 0 and held.count(b"\n") != held.count(b"\r\n"):
         raise BadRequestError("its head holds a bare line end")

@@ -142,7 +142,7 @@ class RequestReader:
                 return None
             self._scanned = 0
             if end > self._limits.whole:
-                raise BadRequestError(f"its head is larger than {self._limits.whole} bytes")
+                check_start(data[:end], self._limits)  # says which limit it is over
             raw, head = self._last
             if not raw or len(raw) != end or not data.startswith(raw):
                 head = parse_head(data, end, self._limits)

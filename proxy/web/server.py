@@ -21,6 +21,7 @@ from proxy.errors import Code, VaultError
 from proxy.telemetry import logs
 from proxy.web import own
 from proxy.web.body import EMPTY, Body
+from proxy.web.errors import STATUS
 from proxy.web.incoming import Incoming
 from proxy.web.peers import Client, peer_of
 from proxy.web.request_head import BadRequestError, Heads, RequestHead
@@ -176,8 +177,9 @@ class CallerConnection(RequestHandler):
 
     async def _misread(self, fault: BadRequestError, rest: Body) -> None:
         """Answer what is no request, and what comes behind it. Where that ends nobody knows: the caller is to close."""
-        self._answer(400, VaultError(Code.BAD_REQUEST, f"This is not a request of HTTP/1.1: {fault}."))
-        self._unreadable()
+        what = "This is not a request of HTTP/1.1" if fault.code is Code.BAD_REQUEST else "The request is too large"
+        self._answer(STATUS[fault.code], VaultError(fault.code, f"{what}: {fault}."))
+        self._unreadable(fault.code)
         if self.transport is not None and self.transport.can_write_eof():  # over TLS it would end the other way as well
             self.transport.write_eof()
             await self._linger(rest)
@@ -352,7 +354,7 @@ class CallerServer(web.Server):
         self,
         handler: Handler,
         heads: Heads,
-        unreadable: Callable[[], None] = lambda: None,
+        unreadable: Callable[[Code], None] = lambda _: None,
         begin: Beginner = lambda _incoming: None,
     ) -> None:
         super().__init__(self._never)

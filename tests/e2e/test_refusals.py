@@ -54,7 +54,8 @@ async def late(instance: Instance) -> None:
     for place, head, status in [
         (instance.proxy, get("/people", JSON, length, method="POST"), b"413"),
         (instance.proxy, get("/people", TEXT, length, method="POST"), b"413"),
-        (instance.proxy, b"GET / HTTP/1.1\r\nX: ", b"400"),
+        (instance.proxy, b"GET / HTTP/1.1\r\nX: ", b"431"),
+        (instance.proxy, b"GET /", b"414"),
         (instance.vault, get("/api/records", JSON, length, method="POST"), b"401"),
         (instance.vault, get("/oauth2/token", FORM, length, method="POST"), b"413"),
     ]:

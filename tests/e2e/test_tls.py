@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -114,6 +115,32 @@ async def test_both_listeners_speak_tls_and_the_vault_goes_by_the_name_of_its_ce
         async with aiohttp.ClientSession() as session, session.get(instance.vault + "/docs"):
             pass
     assert await instance.stop() == 0
+
+
+@pytest.mark.parametrize("secure", [True, False])
+async def test_a_target_or_a_head_that_is_too_long_is_told_from_what_cannot_be_read(
+    instance: Instance, authority: Authority, secure: bool
+) -> None:
+    await client(instance)
+    if not secure:
+        for name in ("CERTIFICATE", "KEY"):
+            del instance.environment[f"DOMICILE__LISTEN__TLS__{name}"]
+    await instance.start()
+    places = [instance.proxy, instance.vault] if secure else [instance.proxy, instance.vault, instance.admin]
+    for place in places:
+        for sent, status, code in [
+            (get("/" + "secret" * 4000), 414, "uri_too_long"),
+            (get("/" + "secret" * 20_000), 414, "uri_too_long"),
+            (get("/", "X: " + "secret" * 4000), 431, "header_too_large"),
+            (get("/", *["X: secret"] * 200), 431, "header_too_large"),
+            (get("/", "X : secret"), 400, "bad_request"),
+        ]:
+            tls = (trusting(authority), "localhost") if secure else ()
+            async with RawClient(port(place), *tls) as caller:
+                answer = await caller.ask(sent)
+            told = json.loads(answer.body)
+            assert (answer.status, told["status"], told["code"]) == (status, status, code), place
+            assert b"secret" not in answer.body
 
 
 async def test_certificates_change_under_load_and_no_request_fails(instance: Instance, authority: Authority) -> None:

@@ -10,7 +10,6 @@ from aiohttp.typedefs import Handler, Middleware
 
 from proxy.errors import Code, VaultError
 from proxy.telemetry import logs
-from proxy.web.api.connection import FAILED
 from proxy.web.api.crossing import preflight
 from proxy.web.api.errors import refused
 from proxy.web.api.limiting import by_address
@@ -18,6 +17,7 @@ from proxy.web.api.operation import Answer, Operation, Services
 from proxy.web.api.operations import OPERATIONS
 from proxy.web.api.screening import screen
 from proxy.web.api.serve import OPERATION, PAGE, send, serve
+from proxy.web.patient import FAILED
 
 _log = logs.logger("web")
 

@@ -1,21 +1,17 @@
-"""A connection to the vault listener: who its caller is, what it waits for, and what is no HTTP at all."""
+"""A connection to the vault listener: who its caller is, and what it waits for."""
 
-from typing import Any, Final
+from typing import Any
 
 from aiohttp import StreamReader, web
 from aiohttp.http_parser import HttpRequestParser
 
-from proxy.errors import Code, VaultError
-from proxy.web.api.errors import refused
 from proxy.web.api.expecting import expects, note, without
 from proxy.web.patient import PatientConnection
 from proxy.web.peers import Client, Trusted, caller_of, peer_of, plain
 
-FAILED: Final = VaultError(Code.INTERNAL, "The vault failed; its log names the place.")
-
 
 class VaultConnection(PatientConnection):
-    """A connection whose bytes may be no HTTP at all: the answer to them is a problem document, too, and quotes nothing.
+    """A connection whose caller is known, and which waits with ``100 Continue`` until a body is wanted.
 
     Compressed bodies stay as they are, so that they can be refused by their size and kind.
     """
@@ -65,24 +61,6 @@ class VaultConnection(PatientConnection):
             max_msg_queue_size=self._max_msg_queue_size,
         )
         content.feed_eof()  # reading goes on
-
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        del request, message
-        if status >= 500:
-            self.log_exception("unhandled", exc_info=exc)
-        fault = VaultError(Code.BAD_REQUEST, "This is not HTTP as it is understood here.") if status < 500 else FAILED
-        answer = refused("", fault)
-        response = web.Response(
-            status=answer.status, body=answer.body, headers={"Content-Type": answer.media_type, "Server": "domicile"}
-        )
-        response.force_close()
-        return response
 
 
 def peer(request: web.Request) -> str:

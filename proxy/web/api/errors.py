@@ -10,7 +10,7 @@ from typing import Final
 from proxy.errors import Code, VaultError
 from proxy.web.api.operation import Answer
 from proxy.web.errors import STATUS
-from proxy.web.own import document, wait_of
+from proxy.web.own import PROBLEM, document, wait_of
 
 #: On this listener, whatever the operation.
 HERE: Final[Mapping[Code, int]] = MappingProxyType(
@@ -95,8 +95,6 @@ BY_ROUTE: Final[Mapping[tuple[str, Code], int]] = MappingProxyType(
         ("delete_attachment", Code.UNKNOWN_SCHEMA): 404,
     }
 )
-
-PROBLEM: Final = "application/problem+json"
 
 
 def status_of(operation: str, code: Code) -> int:

@@ -1,6 +1,8 @@
 """Who begins a request and does not end it; what is served is the smallest application there is."""
 
 import asyncio
+import contextlib
+import json
 from collections.abc import AsyncIterator
 
 import pytest
@@ -82,3 +84,34 @@ async def test_nothing_ends_a_request_whose_head_is_there(port):
         await client.send(post("/", b"abc")[:-1])
         assert await client.ask(b"c") is not None
         assert [connection.waiting for connection in MADE] == [None]
+
+
+TOO_LONG = [
+    (get("/" + "secret" * 4000), 414, "uri_too_long"),
+    (get("/" + "secret" * 4000)[:-4], 414, "uri_too_long"),
+    (get("/?" + "secret" * 40_000), 414, "uri_too_long"),
+    (get("/", "X: /" + "secret" * 4000), 431, "header_too_large"),
+    (get("/", "X-" + "secret" * 4000 + ": a"), 431, "header_too_large"),
+    (get("/", "X: " + "secret" * 40_000), 431, "header_too_large"),
+    (get("/", *["X: secret"] * 200), 431, "header_too_large"),
+    (b"secret\r\n\r\n", 400, "bad_request"),
+]
+
+
+@pytest.mark.parametrize(("sent", "status", "code"), TOO_LONG)
+@pytest.mark.parametrize("piece", [1000, 1 << 20])
+async def test_a_target_or_a_head_that_is_too_long_is_told_from_what_cannot_be_read(port, sent, status, code, piece):
+    async with RawClient(port) as caller:
+        for at in range(0, len(sent), piece):
+            with contextlib.suppress(ConnectionError):  # it may be answered before all was sent
+                await caller.send(sent[at : at + piece])
+        answer = await caller.answer()
+        told = json.loads(answer.body)
+        assert (answer.status, told["status"], told["code"]) == (status, status, code)
+        assert (answer.one("server"), answer.one("content-type")) == (b"domicile", b"application/problem+json")
+        assert b"secret" not in answer.body
+
+
+async def test_a_target_and_fields_within_the_bounds_are_taken(port):
+    async with RawClient(port) as caller:
+        assert (await caller.ask(get("/?" + "a" * 16_000, *["X: " + "a" * 8000] * 20))).status == 200

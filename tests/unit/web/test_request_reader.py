@@ -7,6 +7,7 @@ from aiohttp.web_protocol import RequestPayloadError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.errors import Code
 from proxy.web.body import Body
 from proxy.web.request_head import BadRequestError, Heads, RequestHead
 from proxy.web.request_reader import RequestReader
@@ -263,3 +264,26 @@ def test_a_long_head_is_not_remembered():
     long = get("/a", "Cookie: " + "x" * 4096)
     first, again = heads(long, long)
     assert again is not first
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (get("/" + "a" * 17_000), Code.URI_TOO_LONG),
+        (get("/" + "a" * 100_000), Code.URI_TOO_LONG),
+        (get("/" + "a" * 17_000, "X: " + "a" * 100_000), Code.URI_TOO_LONG),
+        (get("/", "X: " + "a" * 17_000), Code.HEADER_TOO_LARGE),
+        (get("/", "X" * 17_000 + ": a"), Code.HEADER_TOO_LARGE),
+        (get("/", "X: " + "a" * 100_000), Code.HEADER_TOO_LARGE),
+        (get("/", *["X: y"] * 200), Code.HEADER_TOO_LARGE),
+        (get("/", *["X: " + "y" * 10_000] * 7), Code.HEADER_TOO_LARGE),
+        (b"\x16\x03" + b"a" * 17_000 + b"\r\n\r\n", Code.BAD_REQUEST),
+    ],
+)
+@pytest.mark.parametrize("piece", [1000, 1 << 20])
+def test_what_is_too_long_is_told_from_what_cannot_be_read_however_it_is_cut(data, code, piece):
+    one = reader()
+    found = [m for at in range(0, len(data), piece) for m in one.feed_data(data[at : at + piece])[0]]
+    [(fault, _)] = found
+    assert isinstance(fault, BadRequestError)
+    assert fault.code is code

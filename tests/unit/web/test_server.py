@@ -1,6 +1,7 @@
 """The server towards callers: hostile and sloppy ones, and what we rely on inside aiohttp."""
 
 import asyncio
+import json
 
 import pytest
 from aiohttp.web_protocol import RequestHandler
@@ -48,9 +49,6 @@ REFUSED = {
     "line end in a chunk extension": get("/", "Transfer-Encoding: chunked", method="POST")
     + b"3;x\ny\r\nabc\r\n0\r\n\r\n",
     "chunk longer than it says": get("/", "Transfer-Encoding: chunked", method="POST") + b"3\r\nabcd\r\n0\r\n\r\n",
-    "target too long": get("/" + "a" * 20000),
-    "field too long": get("/", "X: " + "a" * 20000),
-    "too many fields": get("/", *["X: y"] * 200),
 }
 
 
@@ -67,6 +65,28 @@ async def test_what_readers_could_read_differently_is_refused_and_the_next_calle
         async with RawClient(port) as client:
             assert (await client.ask(get())).status == 200
     assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("sent", "code", "status"),
+    [
+        (get("/" + "a" * 20_000), Code.URI_TOO_LONG, 414),
+        (get("/" + "a" * 20_000)[:-4], Code.URI_TOO_LONG, 414),
+        (get("/" + "a" * 200_000), Code.URI_TOO_LONG, 414),
+        (get("/", "X: " + "a" * 20_000), Code.HEADER_TOO_LARGE, 431),
+        (get("/", "X: " + "a" * 200_000), Code.HEADER_TOO_LARGE, 431),
+        (get("/", *["X: y"] * 200), Code.HEADER_TOO_LARGE, 431),
+    ],
+)
+async def test_a_target_or_a_head_that_is_too_long_is_told_from_what_cannot_be_read(sent, code, status):
+    async with RawServer(says(OK)) as server, gateway(server.url) as (port, steered), RawClient(port) as client:
+        answer = await client.ask(sent)
+        told = json.loads(answer.body)
+        assert (answer.status, told["status"], told["code"]) == (status, status, code)
+        assert answer.one("connection") == b"close"
+        assert await client.until_close() == b""
+        assert server.requests == []
+        assert [(one.status, one.code) for one in steered.notes] == [(status, code)]
 
 
 async def test_what_is_sent_in_single_bytes_is_understood():

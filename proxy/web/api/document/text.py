@@ -104,7 +104,7 @@ request, or while the first is being carried out, is 429 `idempotency_check_fail
 client may not see any more, by policies, rows or a filter endpoint of now, is not given again: 429 `idempotency_check_failed`, too.
 
 `/webapi/…` is another name of `/api/…`. A body that does not arrive within a minute is 408; a method that an address does not take is
-405 with `Allow`. Every answer to a client tells how many
+405 with `Allow`; a target of more than 16 KiB is 414 `uri_too_long`, a header field of more than 8190 bytes, or more than 128 of them, is 431 `header_too_large`. Every answer to a client tells how many
 requests it may send, in `RateLimit` and `RateLimit-Policy`; more are 429 `too_many_requests` with `Retry-After`, and so are uploads of one client
 at the same time beyond a number (`too_many_uploads`). Where the instance has a data firewall, requests from outside its country are 403 `outside_country`, whatever they ask for.
 """.strip()
