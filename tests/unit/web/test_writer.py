@@ -19,6 +19,7 @@ class Caller:
         self.sample = None
         self.takes = [0]  #: what the caller has not taken yet, before and after each wait
         self.head = type("Head", (), {"method": method})
+        self.raw = ((b"Accept", b"*/*"),)
 
     def begin(self, status: int) -> None:
         self.began, self.status = True, status
