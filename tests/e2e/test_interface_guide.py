@@ -26,7 +26,7 @@ print(value[name] if name in value else json.dumps(value["data"][0]["attachments
 """
 
 #: The instance runs already, so what ``init`` said is read again; it would say no secret twice.
-INIT = """domicile() { test "$*" = "init --json" && cat init.json; }
+INIT = """domicile() { test "$*" = "init --country se --json" && cat init.json; }
 """
 
 

@@ -19,7 +19,7 @@ VAULT = "http://127.0.0.1:8081"
 
 #: The instance runs already, so what ``init`` said is read again; and nothing but Python takes members out of JSON here.
 COMMANDS = f"""
-domicile() {{ if test "$*" = "init --json"; then cat init.json; else {sys.executable} -m proxy "$@"; fi; }}
+domicile() {{ if test "$*" = "init --country se --json"; then cat init.json; else {sys.executable} -m proxy "$@"; fi; }}
 jq() {{ {sys.executable} -c 'import json, sys
 words = [word for word in sys.argv[1:] if word != "-r"]
 print(json.load(open(words[1]) if words[1:] else sys.stdin)[words[0].removeprefix(".")])' "$@"; }}
