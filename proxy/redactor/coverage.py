@@ -1,11 +1,11 @@
 """What may be told of a request that no rule names: the shape of its path, and the kinds of values suspected in it.
 
-Both go to logs and metrics, so neither holds a value. A segment of a path is shown where it is a word of a rule file or looks
-like a name of an interface; whatever looks like a value (digits, an address, a long token, anything escaped, whatever follows
-``users/`` and its like) is shown as ``{id}``. Kinds are found on word borders, with checksums where a kind has one.
+Both go to logs and metrics, so neither holds a value. A segment of a path is shown where it is a word of a rule file's paths, or one
+of a list of words that many interfaces have. Nothing else tells a word from somebody's name: another word is shown as ``{word}``,
+and whatever looks like no word (digits, an address, a long token, anything escaped) as ``{id}``. Kinds are found on word borders,
+with checksums where a kind has one.
 """
 
-import itertools
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -18,43 +18,51 @@ from proxy.tokenization.luhn import luhn_holds
 
 #: Segments that are shown; the rest of a longer path is one placeholder.
 _SEGMENTS: Final = 8
-#: Segments of a path that differ at one place, beyond which they are taken for values; and places that are remembered.
-_SIBLINGS: Final = 40
-_PLACES: Final = 1000
 #: Spellings of segments whose meaning is remembered.
 _REMEMBERED: Final = 4096
 
-#: What is shown of a number.
-_NUMBER: Final = ("", False, False)
-
-#: Words that name what is done or shown, and never a person.
+#: Words of many interfaces, without those that are names of people as well (``hook``, ``keys``, ``post``).
 _ROUTES: Final = frozenset(
-    "active activity add admin all api app archive assets attachments auth authorize autocomplete avatar batch bulk callback"
-    " check clear comments config count create csv current dashboard delete details docs download downloads edit events excel"
-    " export favicon.ico feed file files find fonts form graphql health healthz help history home html ical image images img"
-    " import inactive index index.html info jobs js css json list live login logout lookup manifest.json media merge metadata"
-    " metrics new news notes notifications oauth oauth2 openapi openapi.json options password pdf photo picture ping preferences"
-    " preview print profile public query ready readyz recent refresh register remove report reports reset revoke robots.txt rpc"
-    " rss save schema scim search send session sessions settings signin signout signup sitemap.xml static stats status stream"
-    " subscribe suggest suggestions summary swagger sync tags theme token tokens unsubscribe update upload uploads validate"
-    " verify version webhook webhooks wellknown ws xlsx xml .well-known".split()
+    (
+        ".well-known about access account active activities activity add address addresses admin ajax all analytics answer answers api app"
+        " apps archive archives article articles asset assets attachment attachments audit auth authorize autocomplete avatar avatars backup"
+        " badge basket batch billing blog board boards bookings browse build bulk cache calendar callback campaign campaigns cancel"
+        " captcha card cards cart cases catalog categories category certificates change channel channels chat check checkout choose chunk"
+        " clear client clients close cms collections comment comments common companies company complete component components config confirm"
+        " contact contacts content contents convert copy count countries country create css csv current customer customers dashboard data"
+        " deals debug delete demo department departments detail details device devices dist docs document documents done download downloads"
+        " draft drafts duplicate edit email emails employee employees entries entry error errors event events excel execute export exports"
+        " external family favicon.ico feed feedback feeds file files filter filters find folder folders font fonts forgot form"
+        " forms forum generate get graphql group groups guests health healthcheck healthz help helpdesk history home hooks"
+        " html icon icons id image images img import imports inactive inbox index index.html info init internal invitations invite invites"
+        " invoice invoices issue issues item items job jobs js json kpi label labels languages lead leads legal lib library license"
+        " licenses like likes link links list lists live livez local locale locales locations log login logout logs lookup mail mails"
+        " manage manifest.json map maps media meeting meetings member members memberships menu merge message messages meta metadata metrics"
+        " migrate mobile model models modules move my net new news newsletter next note notes notification notifications oauth oauth2 object"
+        " objects offers oidc open openapi openapi.json opportunities option options order orders organization organizations overview owner"
+        " owners package packages partial partials partner partners password path patient patients payment payments pdf people"
+        " permission permissions persons phone photo photos picture pictures ping pipeline plan plans plugin plugins policies policy"
+        " poll popup portal posts preferences preview print privacy private product products profile profiles project projects"
+        " public publish query question questions queue quick quote quotes rate ready readyz recent record records redirect refresh register"
+        " registration remove rename reply report reports request requests reset resource resources rest restore results resume reviews"
+        " revoke robots.txt role roles route rpc rss rules run save schedule schema schemas scim script scripts search section sections"
+        " security select send service services session sessions set settings setup share shared shipments shop signin signout signup"
+        " sitemap.xml sites sms social socket.io sort sources spa src sso staff state static stats status steps stop storage store"
+        " stores stream streams student students style styles submit subscribe subscription subscriptions suggest suggestions summary support"
+        " survey surveys swagger sync system table tables tag tags task tasks team teams template templates tenant tenants terms test tests"
+        " theme themes thumbnail thumbnails ticket tickets timeline timezones toggle token tokens tool tools top track tracking transactions"
+        " transfer translations tree type types unread unsubscribe update updates upgrade upload uploads url user users util utils validate"
+        " validation values vendor vendors verify version versions video videos view views vote watch web webhook webhooks website well-known"
+        " widget widgets wiki wizard workflow workflows workspaces ws www xlsx xml zip"
+    ).split()
 )
 
-#: Words behind which a person, or a secret of one, is named; so do plurals.
-_PERSONAL: Final = frozenset(
-    "account author by client code confirm contact customer email employee find guest invite key lookup mail member name owner"
-    " p patient people person phone profile q query register reset search share staff student token u unsubscribe user verify".split()
-)
-#: Plurals that hold no things.
-_SINGULAR: Final = frozenset("access address business class css js news process progress status".split())
-
-_WORD: Final = re.compile(
-    r"v\d{1,3}(?:\.\d{1,2})?|[a-z]{2,16}(?:[A-Z][a-z]{2,15}){0,3}|(?:[A-Z][a-z]{2,15}){1,4}|[A-Z]{2,5}"
-    r"|[a-z]{1,16}(?:[-_][a-z]{1,16}){1,2}"
-)
+_VERSION: Final = re.compile(r"v\d{1,2}(?:\.\d{1,2})?", re.IGNORECASE)
+#: What looks like a word, somebody's name perhaps.
+_WORD: Final = re.compile(r"[A-Za-z]{1,16}(?:[-_]?[A-Za-z]{1,16}){0,4}", re.ASCII)
 #: Endings of files that everybody gets: their names tell nothing, their number is large.
 _FILE: Final = re.compile(
-    r".+(\.(?:css|js|mjs|map|png|jpe?g|gif|svg|webp|avif|ico|woff2?|ttf|otf|eot|html?|json|xml|csv|pdf|txt|zip|mp[34]|webm|wasm|php|aspx?|jsp))",
+    r"(.+)(\.(?:css|js|mjs|map|png|jpe?g|gif|svg|webp|avif|ico|woff2?|ttf|otf|eot|html?|json|xml|csv|pdf|txt|zip|mp[34]|webm|wasm|php|aspx?|jsp))",
     re.DOTALL | re.IGNORECASE,
 )
 
@@ -63,74 +71,47 @@ class PathShapes:
     """Gives paths their shapes. ``templates``: those of the rules, whose words are nobody's."""
 
     def __init__(self, templates: Iterable[str] = ()) -> None:
-        words, personal = _words_of(templates)
-        self._words = _ROUTES | words
-        self._personal = _PERSONAL | personal
-        self._known: dict[tuple[bytes, bool], tuple[str, bool, bool]] = {}
-        self._siblings: dict[str, set[str]] = {}
+        self._words = _ROUTES | _words_of(templates)
+        self._known: dict[bytes, tuple[str, str]] = {}
 
     def shape(self, target: bytes) -> str:
         """The shape of a request target's path, such as ``/api/people/{id}/photo``; no part of its query."""
         path = target.partition(b"?")[0] if target[:1] == b"/" else split_target(target).path
-        shown, personal, values = "", False, 0
+        shown, counts = "", dict[str, int]()
         for number, part in enumerate(filter(None, path.split(b"/"))):
             if number == _SEGMENTS:
                 return f"{shown}/{{rest*}}"
-            text, personal, word = self._segment(part, personal)
-            if not word:
-                if text[:1] != ".":
-                    text = self._ordinary(shown, text) if text else ""
-                if text[:1] in ("", "."):
-                    values += 1
-                    text = f"{{id{values if values > 1 else ''}}}{text}"
+            kind, text = self._segment(part)
+            if kind:
+                counts[kind] = count = counts.get(kind, 0) + 1
+                text = f"{{{kind}{count if count > 1 else ''}}}{text}"
             shown = f"{shown}/{text}"
         return shown or "/"
 
-    def _segment(self, part: bytes, personal: bool) -> tuple[str, bool, bool]:
-        """What is shown of a segment: nothing, its ending, or itself; whether a value is expected behind it; whether it is a word of ours."""
+    def _segment(self, part: bytes) -> tuple[str, str]:
+        """What a segment is hidden as, nothing for a word of ours; and what is shown: that word, or the ending of a file."""
         if part.isdigit():
-            return _NUMBER
-        found = self._known.get((part, personal))
+            return "id", ""
+        found = self._known.get(part)
         if found is None:
-            found = self._look(part.decode("ascii", "replace"), personal)
+            found = self._look(part.decode("ascii", "replace"))
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
-            self._known[part, personal] = found
+            self._known[part] = found
         return found
 
-    def _look(self, text: str, personal: bool) -> tuple[str, bool, bool]:
-        low = text.lower()
-        word = low in self._words
-        if word or (not personal and _WORD.fullmatch(text)):
-            plural = len(low) > 3 and low[-1] == "s" and low not in _SINGULAR
-            return text, plural or low in self._personal, word
+    def _look(self, text: str) -> tuple[str, str]:
+        if text.lower() in self._words or _VERSION.fullmatch(text):
+            return "", text
         file = _FILE.fullmatch(text)
-        return (file[1].lower() if file else ""), False, False
-
-    def _ordinary(self, place: str, text: str) -> str:
-        """The text, or nothing where so many different ones stand at that place that they are values."""
-        here = self._siblings.get(place)
-        if here is None:
-            if len(self._siblings) >= _PLACES:
-                return ""
-            here = self._siblings[place] = set()
-        if text not in here:
-            if len(here) >= _SIBLINGS:
-                return ""
-            here.add(text)
-        return text
+        name, ending = (file[1], file[2].lower()) if file else (text, "")
+        return ("word" if _WORD.fullmatch(name) else "id"), ending
 
 
-def _words_of(templates: Iterable[str]) -> tuple[set[str], set[str]]:
-    """The literal segments of path templates in lower case, and those among them that a placeholder follows."""
-    words: set[str] = set()
-    personal: set[str] = set()
-    for template in templates:
-        segments = parse_template(template).segments
-        words.update(one.text.lower() for one in segments if one.kind is Kind.LITERAL)
-        pairs = itertools.pairwise(segments)
-        personal.update(one.text.lower() for one, following in pairs if following.kind is not Kind.LITERAL)
-    return words, personal
+def _words_of(templates: Iterable[str]) -> set[str]:
+    """The literal segments of path templates in lower case."""
+    segments = (one for template in templates for one in parse_template(template).segments)
+    return {one.text.lower() for one in segments if one.kind is Kind.LITERAL}
 
 
 # ---------------------------------------------------------------------- kinds of values
