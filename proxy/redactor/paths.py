@@ -26,6 +26,7 @@ MOST = 256
 MOST_BYTES = 16 * 1024
 LEAST = 6
 
+_ESCAPE = re.compile(rb"%(?:[0-9A-Fa-f]{2}|[uU])")
 _SLASHES = re.compile(rb"/{2,}")
 _PARAMETERS = re.compile(rb";[^/]*")
 _SEPARATOR_ESCAPES = re.compile(rb"%(2f|5c)", re.IGNORECASE)
@@ -171,7 +172,7 @@ def _segmentwise(text: bytes, decodes: int) -> list[Reading]:
     """The text split as it is, and with each segment decoded after the split."""
     current = segments(text)
     out = [current]
-    if b"%" in text:
+    if _ESCAPE.search(text):
         for _ in range(decodes):
             current = tuple([unquote_to_bytes(segment) if b"%" in segment else segment for segment in current])
             out.append(current)
@@ -181,7 +182,7 @@ def _segmentwise(text: bytes, decodes: int) -> list[Reading]:
 def _steps(text: bytes, decodes: int) -> list[tuple[bytes, int]]:
     """The spellings one step further: decoded, or cleaned in one of the ways that servers clean."""
     steps = []
-    if decodes and b"%" in text:
+    if decodes and _ESCAPE.search(text):
         steps.append((unquote_to_bytes(text), decodes - 1))
         steps.append((_decode_but_separators(text), decodes - 1))
         if _WIDE_ESCAPE.search(text):  # IIS

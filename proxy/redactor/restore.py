@@ -146,11 +146,13 @@ def candidates(
     found: list[Candidate] = []
     for start, end, quoted in _stretches(kind, body):
         raw = body[start:end]
+        if not raw:
+            continue  # no token is empty
         text = _read(kind, raw)
         if text is not None and (text in known or any(pattern.fullmatch(text) for pattern in patterns)):
             names = quoted and _JSON_NAME.match(body, end + 1) is not None
             found.append(Candidate(text, start, end, not names, quoted))
-        elif kind is not Surroundings.FORM:
+        elif kind is not Surroundings.FORM and len(raw) > 1:
             found.extend(_inside(_as_seen(kind, raw), start, quoted, patterns))
     return found if kind is not Surroundings.HTML else _shown(body, found)
 

@@ -7,6 +7,7 @@ a template is more specific when every path it matches is matched by the other a
 import enum
 import re
 from dataclasses import dataclass
+from itertools import count
 
 from proxy.redactor import globs
 
@@ -92,8 +93,8 @@ _COLON = re.compile(r"/:([A-Za-z_][A-Za-z0-9_]*)[?*+]?(?:\([^/]*\))?(?=[/.-]|$)"
 _ANGLE = re.compile(r"<(?:[A-Za-z_]+:)?([A-Za-z_][A-Za-z0-9_]*)>")
 _TYPED = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*):[^{}]*(?:\{[^{}]*\}[^{}]*)*\}")
 _NAMED_GROUP = re.compile(r"\(\?P?<([A-Za-z_][A-Za-z0-9_]*)>(?:[^()]|\([^()]*\))*\)")
-_GROUP = re.compile(r"\((?:[^()]|\([^()]*\))*\)[*+?]?|\[[^\]/]*\][*+?]?(?:\{[0-9,]+\})?|\\[dwsDWS][*+?]?|\.[*+]|[*+]")
-_EXPRESSION = re.compile(r"^\^|\$$|\\[dwsDWS.]|\.[*+]|\[[^\]/]*\]|\((?:\?|[^()]*[|\\*+])")
+_GROUP = re.compile(r"\((?:[^()]|\([^()]*\))*\)[*+?]?|\[[^\[\]/]*\][*+?]?(?:\{[0-9,]+\})?|\\[dwsDWS][*+?]?|\.[*+]|[*+]")
+_EXPRESSION = re.compile(r"^\^|\$$|\\[dwsDWS.]|\.[*+]|\[[^\[\]/]*\]|\((?:\?|[^()]*[|\\*+])")
 _STAR = re.compile(r"/\*\*?$")
 
 
@@ -103,7 +104,7 @@ def _other_language(text: str) -> str | None:
     written = _TYPED.sub(r"{\1}", _ANGLE.sub(r"{\1}", _COLON.sub(r"/{\1}", _STAR.sub("/{rest*}", written))))
     bare = _PLACEHOLDER.sub("", written)
     if _EXPRESSION.search(bare):
-        numbers = iter(range(2, 100))
+        numbers = count(2)
         names = set(_PLACEHOLDER.findall(written))
         written = written.removeprefix("^").removesuffix("$")
 
