@@ -39,6 +39,9 @@ _OUTSIDE: Final = "********"
 _HASH: Final = 16
 _SPARE: Final = 16
 
+#: Templates of so many texts: an earlier one that comes back was shown before, and is no value that somebody wrote.
+_DISTINCT: Final = 10**9
+
 
 def granted(policies: Sequence[Policy], schema: Schema, keyed: Keyed) -> Rights:
     """The rights of a client under these policies; those that name another schema count for nothing here."""
@@ -181,7 +184,7 @@ def _redacting(template: str, prf: Prf) -> Veil:
         number = b"".join([prf(place + bytes((block,))) for block in range(blocks)])
         return fill(groups, int.from_bytes(number, "big") % ways)
 
-    return Veil(redact, partial(could_give, groups))
+    return Veil(redact, partial(could_give, groups), distinct=ways >= _DISTINCT)
 
 
 def _masking(mask: Mask) -> Veil:

@@ -31,14 +31,16 @@ class Veil(NamedTuple):
     show: Callable[[int, int, str], str]  #: makes of (record id, era of the value, value) what is shown in its place
     fits: Callable[[str], bool]  #: whether it could have made this text of some value
     masks: bool = False  #: the text is made of the value alone; else of the record and the era, whatever the value says
+    distinct: bool = True  #: its texts are so many that one of an earlier era is not written as a value by chance
 
     def made(self, record: Record, name: str, text: str) -> bool:
         """Whether a redacted text was shown for any of the record's values of the field, now or earlier."""
         if self.masks or not self.fits(text):
             return False
-        eras = {0, *range(max(0, record.version - _PAST_ERAS), record.version + 1)}
         era = (record.eras or {}).get(name, 0)
-        eras.update((era,) if isinstance(era, int) else era)
+        eras = {era} if isinstance(era, int) else set(era)
+        if self.distinct:
+            eras.update((0, *range(max(0, record.version - _PAST_ERAS), record.version + 1)))
         return any(self.show(record.rid, one, "") == text for one in eras)
 
 

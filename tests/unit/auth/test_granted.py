@@ -175,6 +175,14 @@ def test_a_long_template_is_filled_whole():
     assert len(set(text[125:])) > 5
 
 
+def test_an_earlier_text_of_a_template_with_few_texts_is_a_value_that_somebody_wrote():
+    record = Record(1, "a1", FIELDS, 70, 0, 0, eras={"email": 70})
+    for template, recognised in (("[0-9]{4}", False), ("[a-z]{8}@example.org", True)):
+        veil = rights(redacted(template=template)).veils["email"]
+        now, before = (veil.show(record.rid, era, "") for era in (70, 69))
+        assert (veil.made(record, "email", now), veil.made(record, "email", before)) == (True, recognised)
+
+
 def test_of_several_values_each_has_its_own():
     given = rights(redacted())
     one, two = shown(given, fields={"email": ["a", "b"]}, eras={"email": [3, 4]})["email"]
