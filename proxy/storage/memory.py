@@ -16,10 +16,7 @@ from proxy.storage.hooks import Hooks
 from proxy.storage.memory_table import Table
 from proxy.storage.names import changed_meanwhile, check_names, closed, unknown
 from proxy.storage.query import Group, Grouping, Page, Select, fitting
-from proxy.storage.rows import File, Layout, Past, Reply, Row, Staged, State
-
-#: A token hash answers at most this many records (``Store.by_tokens``).
-_TOKEN_RIDS = 32
+from proxy.storage.rows import TOKEN_RIDS, File, Layout, Past, Reply, Row, Staged, State
 
 
 class MemoryStore:
@@ -65,7 +62,7 @@ class MemoryStore:
 
     async def by_tokens(self, table: str, hashes: Sequence[bytes]) -> dict[bytes, tuple[int, ...]]:
         tokens = self._table(table).tokens
-        return {token: tuple(sorted(tokens[token])[:_TOKEN_RIDS]) for token in hashes if token in tokens}
+        return {token: tuple(sorted(tokens[token])[:TOKEN_RIDS]) for token in hashes if token in tokens}
 
     async def staged(self, table: str, rids: Sequence[int]) -> dict[int, tuple[Staged, ...]]:
         waiting = sorted(self._table(table).staged.values())

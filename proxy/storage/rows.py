@@ -6,6 +6,9 @@ from typing import NamedTuple
 #: What a column outside the sealed body may hold. Hashes are 16 bytes.
 Cell = str | int | float | bytes | None
 
+#: A token hash answers at most this many records (``Store.by_tokens``).
+TOKEN_RIDS = 32
+
 
 class ColumnType(enum.StrEnum):
     """Types of columns beside the sealed body."""

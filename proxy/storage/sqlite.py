@@ -18,13 +18,13 @@ from proxy.storage.changes import Change
 from proxy.storage.hooks import Hooks
 from proxy.storage.names import changed_meanwhile, check_names, closed, unknown
 from proxy.storage.query import Group, Grouping, Page, Select, fitting
-from proxy.storage.rows import File, Layout, Past, Reply, Row, Staged
+from proxy.storage.rows import TOKEN_RIDS, File, Layout, Past, Reply, Row, Staged
 from proxy.storage.sqlite_beside import Used
 from proxy.storage.sqlite_ddl import drop, empty, is_complete, make, statements
 from proxy.storage.sqlite_errors import translated
 from proxy.storage.sqlite_file import DatabaseFile
 from proxy.storage.sqlite_readers import Readers
-from proxy.storage.sqlite_sql import TOKEN_RIDS, Listed, Statements, read_staged
+from proxy.storage.sqlite_sql import Listed, Statements, read_staged
 from proxy.storage.sqlite_where import prepare
 from proxy.storage.sqlite_writer import Writer
 

@@ -13,13 +13,10 @@ from typing import Any
 
 from proxy.storage.asked import Asked
 from proxy.storage.cells import Cells
-from proxy.storage.rows import Cell, Column, Layout, Row, Staged, StagedKind, State
+from proxy.storage.rows import TOKEN_RIDS, Cell, Column, Layout, Row, Staged, StagedKind, State
 from proxy.storage.sqlite_beside import Beside, Used
 from proxy.storage.sqlite_beside import create as create_beside
 from proxy.storage.sqlite_inserts import Inserts, Rows
-
-#: A token hash answers at most this many records (``Store.by_tokens``).
-TOKEN_RIDS = 32
 
 #: Lengths of lists that a statement is made for: 1, 2, 3, 4, 6, 8, 12 ... 384, 512.
 _LENGTHS = (1, *(length for power in range(1, 9) for length in (2**power, 3 * 2 ** (power - 1))), 512)

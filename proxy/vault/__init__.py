@@ -4,7 +4,8 @@ Above this room are clear records; below it, sealed rows that any engine may hol
 the one file where clear text and keys meet. A write of the proxy has two steps, each one durable transaction
 (``staging``): values are kept *before* the application sees a token, and bound, promoted (``promotion``) or dropped by its
 answer. What an answer left in doubt is decided by a later one (``reconcile``, ``joining``), or reported and reaped
-(``janitor``). Versions that were just replaced stay in memory, sealed, for answers under way (``retired``). The room knows no HTTP and no rule file; it is given schemas and token shapes.
+(``janitor``). Versions that were just replaced stay in memory, sealed, for answers under way (``retired``). ``anywhere`` resolves
+tokens of running text. The room knows no HTTP and no rule file; it is given schemas and token shapes.
 
 Over the vault's own interface records are found and added up: ``asking`` turns what a caller asks, in terms of fields, into what
 an engine can answer, in terms of columns and hashes; ``find`` and ``aggregate`` open what comes back. ``records`` is their way to

@@ -5,13 +5,12 @@ in this order, and only to a value of this very field whose stored token is exac
 is, and so does a token in another field than the one that it was made for.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from proxy.errors import Code, VaultError
 from proxy.model.value import Value
 from proxy.offload import FEW, STRIDE, busy, each, give_way, in_thread, strides
-from proxy.storage.rows import Row
+from proxy.storage.rows import TOKEN_RIDS, Row
 from proxy.tokenization.base import Resolution
 from proxy.vault.collection import LOOKED_UP, Collection
 from proxy.vault.content import Content, Kept
@@ -107,10 +106,12 @@ async def _look_further(
     for index, stray in sorted(result.loose, key=_age):
         _complete(collection, shown[index], result, index, stray)
     missing = [place for place in missing if result.values[place[0]][place[1]] is None]
+    found: dict[int, dict[int, bool]] = {}
     for some in strides(missing, LOOKED_UP):
-        await _by_index(collection, shown, some, result)
+        await _by_index(collection, shown, some, (result, found))
         if busy():
             await give_way()
+    _recognize(collection, shown, found, result)
     for index, stray in sorted(result.loose[told:], key=_age):
         _complete(collection, shown[index], result, index, stray)
 
@@ -204,70 +205,6 @@ def _loose(
                 yield index, one
 
 
-class Anywhere(NamedTuple):
-    """The values by token, and the nameless records that some of them belong to."""
-
-    values: dict[str, Value]
-    loose: list[Opened]
-    opened: dict[int, Opened]  #: every record that was looked at, by its number
-
-
-async def reveal_anywhere(collection: Collection, texts: Iterable[str]) -> Anywhere:
-    """Values of tokens found in running text, where no field and no record is known: each stands for its own field there."""
-    candidates = list(dict.fromkeys(texts))
-    shown = [
-        Shown(
-            None, tuple((name, text) for name in collection.tokenizers if collection.tokenizers[name].resembles(text))
-        )
-        for text in candidates
-    ]
-    revealed = await reveal(collection, shown)
-    found: dict[str, Value] = {}
-    for text, item, values in zip(candidates, shown, revealed.values, strict=True):
-        value = next((value for value in values if value is not None), None) or _of_old_shape(
-            collection, item, revealed
-        )
-        if value is not None:
-            found[text] = value
-    return Anywhere(found, [record for _, record in revealed.loose], revealed.opened)
-
-
-def _of_old_shape(collection: Collection, item: Shown, revealed: Revealed) -> Value | None:
-    """The value of a token that carries its record and looks like those of another field: its own has got another shape since."""
-    for name, text in item.places[:1]:
-        one = revealed.opened.get(collection.identify(name, text) or 0)
-        if one is not None and text in one.token_texts:
-            return next(value for (_, token), value in one.values.items() if token == text)
-    return None
-
-
-#: A shape with so many tokens gives none that a value equals by chance.
-_BEYOND_CHANCE = 2.0**64
-
-
-async def own(collection: Collection, places: Iterable[tuple[str, str]]) -> frozenset[tuple[str, str]]:
-    """Which of these (field, text) are same-value tokens of records that are kept, and so no values of anybody.
-
-    Only of shapes too large for a value to equal a token by chance. While the store cannot be read, none are.
-    """
-    hashes = {
-        collection.token_hash(name, text): (name, text)
-        for name, text in places
-        if collection.tokenizers[name].resembles(text)
-        and collection.shapes[name].resolution is Resolution.INDEXED
-        and collection.shapes[name].capacity() >= _BEYOND_CHANCE
-    }
-    if not hashes:
-        return frozenset()
-    try:
-        found = await collection.store.by_tokens(collection.table, list(hashes))
-    except VaultError as error:
-        if error.code is not Code.VAULT_DOWN:
-            raise
-        return frozenset()
-    return frozenset(hashes[digest] for digest, rids in found.items() if rids)
-
-
 def _only(opened: Mapping[int, Opened], item: Shown, rids: Sequence[int | None]) -> Opened | None:
     """The one record that the tokens of an object carry, if they agree: the object is that record, bound or not yet.
 
@@ -307,16 +244,14 @@ async def _by_names(
     return rows
 
 
-def _is_told(collection: Collection, record: Opened, name: str) -> bool:
-    """Whether a token of that field tells this very record: others may have the same, unless it has nothing better."""
-    unique = [
-        field
-        for field in record.live.fields
-        if (made := collection.tokenizers.get(field)) is not None
+def _has_own(collection: Collection, record: Opened) -> bool:
+    """Whether a record has tokens that nobody else has: those tell it, and what others may have as well does not."""
+    return any(
+        (made := collection.tokenizers.get(field)) is not None
         and not made.same
         and made.resolution in (Resolution.SEALED, Resolution.INDEXED)
-    ]
-    return name in unique or not unique
+        for field in record.live.fields
+    )
 
 
 def _find(opened: Opened | None, name: str, text: str) -> Value | None:
@@ -330,21 +265,99 @@ def _indexable(collection: Collection, name: str, text: str) -> bool:
 
 
 async def _by_index(
-    collection: Collection, shown: Sequence[Shown], missing: Sequence[tuple[int, int, bytes]], result: Revealed
+    collection: Collection,
+    shown: Sequence[Shown],
+    missing: Sequence[tuple[int, int, bytes]],
+    known: tuple[Revealed, dict[int, dict[int, bool]]],
 ) -> None:
-    """Fill in what only the token index knows."""
+    """Fill in what only the token index knows, and note per object the records it led to: whether by a token of theirs alone.
+
+    A token that more records share than the index tells of leads to none.
+    """
+    result, found = known
     hits = await collection.store.by_tokens(collection.table, list({digest for _, _, digest in missing}))
     opened = await open_rows(collection, {rid for rids in hits.values() for rid in rids}, ())
     result.opened.update(opened)
     for index, place, digest in missing:
         name, text = shown[index].places[place]
-        for record in (opened[rid] for rid in hits.get(digest, ()) if rid in opened):
-            value = _find(record, name, text)
-            if value is None:
-                continue
-            result.values[index][place] = value
-            if shown[index].id is None:
-                result.rows[index] = result.rows[index] or record
-            if record.row.key is None and _is_told(collection, record, name):
-                result.loose.append((index, record))
-            break
+        rids = hits.get(digest, ())
+        having = [record for rid in rids if (record := opened.get(rid)) is not None and _find(record, name, text)]
+        if not having:
+            continue
+        result.values[index][place] = _find(having[0], name, text)
+        if len(rids) < TOKEN_RIDS:
+            here = found.setdefault(index, {})
+            here.update(
+                {record.row.rid: here.get(record.row.rid) or not _is_shared(collection, name) for record in having}
+            )
+
+
+def _recognize(
+    collection: Collection, shown: Sequence[Shown], found: Mapping[int, Mapping[int, bool]], result: Revealed
+) -> None:
+    """Tell which records the objects are that the index led to: what several records share tells none of them.
+
+    A record with a token that only it has is the one. Else it is the one that fits, among all that do; of two that fit, the
+    one that has every token that the other has, and more. One that fits several objects is none of them.
+    """
+    homes = {home.row.rid: shown[index].id for index, home in enumerate(result.rows) if home is not None}
+    told: list[tuple[int, Opened]] = []
+    for index, records in found.items():
+        ident, home = shown[index].id, result.rows[index]
+        alone = [rid for rid, lone in records.items() if lone]
+        rids = alone or [rid for rid in records if homes.get(rid, ident) == ident]
+        several = [result.opened[rid] for rid in rids]
+        if ident is not None:
+            several = [record for record in several if record.row.key is None]
+        if not alone:
+            several = _best(collection, shown[index], several, (home, result.values[index]))
+        if ident is None and len(several) == 1:
+            result.rows[index] = home or several[0]
+        told += [
+            (index, record)
+            for record in several
+            if record.row.key is None and (alone or (len(several) == 1 and not _has_own(collection, record)))
+        ]
+    claims: dict[int, set[str]] = {}
+    for index, record in told:
+        claims.setdefault(record.row.rid, set()).update([ident] if (ident := shown[index].id) is not None else [])
+    result.loose.extend(one for one in told if len(claims[one[1].row.rid]) < 2)
+
+
+def _best(
+    collection: Collection, item: Shown, records: Sequence[Opened], at: tuple[Opened | None, Sequence[Value | None]]
+) -> list[Opened]:
+    """The records that an object may be, by tokens that others have too; of several, the one that explains most of it.
+
+    ``at``: the record that the object is known to be, and what its tokens stand for so far. A newer record without a name is
+    no part of one that has it.
+    """
+    home, values = at
+    named = home if home is not None and home.row.key is not None else None
+    fitting = {
+        record.row.rid: frozenset(place for place in item.places if place in record.values)
+        for record in records
+        if (named is None or record.row.rid < named.row.rid)
+        and not _is_contradicted(collection, record, item, (named, values))
+    }
+    best = [
+        record
+        for record in records
+        if (mine := fitting.get(record.row.rid)) is not None
+        and all(mine > other for rid, other in fitting.items() if rid != record.row.rid)
+    ]
+    return best or [record for record in records if record.row.rid in fitting]
+
+
+def _is_contradicted(
+    collection: Collection, record: Opened, item: Shown, at: tuple[Opened | None, Sequence[Value | None]]
+) -> bool:
+    """Whether an object shows a token that this record cannot have been given, unless the record with its name has it."""
+    named, values = at
+    for (name, text), value in zip(item.places, values, strict=True):
+        if text in record.token_texts or _find(named, name, text) is not None:
+            continue
+        made = collection.tokenizers.get(name)
+        if value is not None or (name in record.live.fields and made is not None and made.resembles(text)):
+            return True
+    return False

@@ -14,7 +14,7 @@ from proxy.redactor.codecs.media import Media
 from proxy.redactor.exchange.joined import Joined
 from proxy.redactor.redact import query_spots
 from proxy.redactor.splice import splice
-from proxy.vault.reveal import own
+from proxy.vault.anywhere import own
 
 #: Fields that hold the address of a request, in lower case.
 CARRIERS: Final = frozenset({b"referer", b"x-original-url", b"x-rewrite-url", b"x-original-uri", b"x-forwarded-uri"})

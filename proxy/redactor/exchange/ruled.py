@@ -30,9 +30,10 @@ from proxy.redactor.rules import Match, Verb
 from proxy.redactor.splice import splice
 from proxy.redactor.success import Outcome, outcome
 from proxy.redactor.words import Words
+from proxy.vault.anywhere import own, reveal_anywhere
 from proxy.vault.joining import keep
 from proxy.vault.reconcile import reconcile, reconcile_gone
-from proxy.vault.reveal import Revealed, Shown, own, reveal, reveal_anywhere
+from proxy.vault.reveal import Revealed, Shown, reveal
 from proxy.vault.staging import Held, is_large
 from proxy.vault.vault import Vault
 

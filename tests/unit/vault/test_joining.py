@@ -5,11 +5,14 @@ import pytest
 from proxy.errors import VaultError
 from proxy.storage.changes import Reindex
 from proxy.storage.memory import MemoryStore
+from proxy.storage.rows import TOKEN_RIDS
 from proxy.tokenization import SHAPES
+from proxy.vault.anywhere import reveal_anywhere
+from proxy.vault.collection import Recipe
 from proxy.vault.janitor import reap
 from proxy.vault.joining import keep
 from proxy.vault.reconcile import reconcile
-from proxy.vault.reveal import Shown, reveal, reveal_anywhere
+from proxy.vault.reveal import Shown, reveal
 from proxy.vault.staging import Held, accept, bind, doubt, promote, stage_creates, stage_updates
 from tests.support.stores import FailingStore
 from tests.support.vaults import Bench, draft, make_bench, person, token
@@ -256,3 +259,93 @@ async def test_of_values_of_both_that_have_one_token_the_later_one_counts(create
     for _ in range(2):
         assert (await show(bench, "17", *stored))[3] == wanted
         assert await states(bench) == (1, 0, 0)
+
+
+def weak() -> Recipe:
+    """Persons of whom only the e-mail address is found by its token, and others may have the same."""
+    usual = person()
+    shapes = {"name": SHAPES["fixed"]({"value": "X"}), "phone": SHAPES["numeric"]({"same": True})}
+    return usual._replace(shapes={**usual.shapes, **shapes})
+
+
+async def nameless(bench: Bench, **values: str) -> Held:
+    """A create that the application took without telling an id."""
+    held = (await stage_creates(bench.people, [draft(**values)], [None]))[0]
+    await accept(bench.people, [held])
+    bench.clock.advance(1)
+    return held
+
+
+MOTHER = {"name": "Mother", "email": "family@example.com", "born": "1970-01-01"}
+CHILD = {"name": "Child", "email": "Family@Example.com", "born": "2015-05-05"}
+
+
+@pytest.mark.parametrize("phones", [False, True])
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+async def test_two_without_a_name_that_share_a_token_are_told_by_what_contradicts(
+    order: tuple[int, ...], phones: bool
+) -> None:
+    bench = await make_bench(recipe=weak())
+    people = [dict(MOTHER), dict(CHILD)]
+    for number, one in enumerate(people if phones else ()):
+        one["phone"] = f"070111111{number}"
+    held = [await nameless(bench, **one) for one in people]
+    for _ in range(2):
+        for at in order:
+            assert await show(bench, str(at), *all_of(held[at])) == list(people[at].values())
+    rows = await bench.people.by_key(["0", "1"])
+    assert [rows[key].rid for key in ("0", "1")] == [one.rid for one in held]
+
+
+async def test_a_list_that_shows_both_binds_each_to_its_own() -> None:
+    bench = await make_bench(recipe=weak())
+    held = [await nameless(bench, **one) for one in (MOTHER, CHILD)]
+    shown = [Shown("2", tuple(all_of(held[1]))), Shown("1", tuple(all_of(held[0])))]
+    revealed = await reveal(bench.people, shown)
+    assert [[value and value.text for value in values] for values in revealed.values] == [
+        list(CHILD.values()),
+        list(MOTHER.values()),
+    ]
+    await reconcile(bench.people, shown, revealed, bench.clock())
+    rows = await bench.people.by_key(["1", "2"])
+    assert [rows[key].rid for key in ("1", "2")] == [one.rid for one in held]
+
+
+@pytest.mark.parametrize("key", ["2", None])
+async def test_of_several_without_a_name_that_fit_equally_none_is_bound_or_shown(key: str | None) -> None:
+    bench = await make_bench(recipe=weak())
+    values = [{name: one[name] for name in ("name", "email")} for one in (MOTHER, CHILD)]
+    held = [await nameless(bench, **one) for one in values]
+    assert (await show(bench, key, *all_of(held[1])))[0] is None
+    assert await bench.people.by_key(["2"]) == {}
+    await after_a_week(bench)
+    assert await states(bench) == (2, 0, 0), "both are kept"
+    await bind(bench.people, [(held[0], "1")])
+    assert await show(bench, "2", *all_of(held[1])) == list(values[1].values()), "the one that is left"
+
+
+async def test_one_without_a_name_that_fits_several_objects_is_none_of_them() -> None:
+    bench = await make_bench(recipe=weak())
+    held = await nameless(bench, name="Ann", email="ann@example.com")
+    shown = [Shown(key, tuple(all_of(held))) for key in ("1", "2")]
+    revealed = await reveal(bench.people, shown)
+    assert [values[0] for values in revealed.values] == [None, None]
+    await reconcile(bench.people, shown, revealed, bench.clock())
+    assert await bench.people.by_key(["1", "2"]) == {}
+
+
+async def test_an_object_with_a_token_of_another_is_not_the_one_without_it() -> None:
+    bench = await make_bench(recipe=weak())
+    first = await nameless(bench, name="Mother", email="family@example.com")
+    second = await nameless(bench, name="Child", email="family@example.com", phone="0702222222")
+    assert await show(bench, "2", *all_of(second)) == ["Child", "family@example.com", "0702222222"]
+    assert await show(bench, "1", *all_of(first)) == ["Mother", "family@example.com"]
+
+
+async def test_a_token_that_too_many_share_leads_to_none() -> None:
+    bench = await make_bench(recipe=weak())
+    for number in range(TOKEN_RIDS):
+        await change(bench, f"n{number}", name=f"N{number}", email="all@example.com")
+    held = await nameless(bench, name="Ann", email="all@example.com")
+    assert (await show(bench, "1", *all_of(held)))[0] is None
+    assert await bench.people.by_key(["1"]) == {}

@@ -5,7 +5,7 @@ import pytest
 from proxy.model.value import Value
 from proxy.storage.changes import Insert, Remove
 from proxy.storage.memory import MemoryStore
-from proxy.vault.reveal import Shown, own, reveal
+from proxy.vault.reveal import Shown, reveal
 from proxy.vault.staging import Held, bind, promote, stage_creates, stage_updates
 from tests.support.stores import FailingStore
 from tests.support.vaults import Bench, draft, make_bench, token
@@ -52,15 +52,6 @@ async def test_same_value_and_numeric_tokens_resolve_without_any_id() -> None:
         "ann@example.com",
         "+46 70 123 45 67",
     ]
-
-
-async def test_only_same_value_tokens_beyond_chance_are_known_as_own() -> None:
-    bench = await make_bench()
-    held = await person(bench, "1", "A", email="ann@example.com", phone="+46 70 123 45 67")
-    places = [(name, token(held, name)) for name in ("name", "email", "phone")]
-    assert await own(bench.people, [*places, ("email", "someone@example.org"), ("name", token(held, "email"))]) == {
-        ("email", token(held, "email"))
-    }
 
 
 async def test_look_alikes_and_other_text_stay_what_they_are() -> None:
