@@ -38,6 +38,7 @@ from proxy.vault.staging import Held, is_large
 from proxy.vault.vault import Vault
 
 _GONE, _BODILESS = (404, 410), (204, 304)
+_DOWN = (Code.VAULT_DOWN, Code.AUDIT_DOWN)  #: answers to reads pass with tokens then, where the rule says so
 
 
 class RuleExchange:
@@ -395,7 +396,3 @@ class RuleExchange:
     def _close(self) -> None:
         if self._writing is not None:
             self._writing.close()
-
-
-#: What makes answers to reads pass with tokens, where the rule says so.
-_DOWN = (Code.VAULT_DOWN, Code.AUDIT_DOWN)
