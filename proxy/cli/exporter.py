@@ -18,12 +18,14 @@ from proxy.cli.importer import key_of, types_of
 from proxy.cli.progress import Progress, progress
 from proxy.cli.sealedfile import seal
 from proxy.errors import Code, VaultError
+from proxy.model.builtin import RECORDS
+from proxy.model.query import VERSION
 
 #: Records of one page.
 _PAGE: Final = 500
 
 #: What the service says of a record, and no import takes.
-_OF_THE_SERVICE: Final = ("created_at", "updated_at", "attachments")
+_OF_THE_SERVICE: Final = frozenset({"created_at", "updated_at", "attachments"})
 
 
 def run(arguments: Arguments) -> int:
@@ -61,6 +63,7 @@ def _kind(target: Path) -> str:
 
 def _records(instance: remote.Remote, schema: str, bar: Progress, count: list[int]) -> Iterator[Mapping[str, Any]]:
     """Every record in the order of its age. Raises ``VaultError`` where one cannot be read: no export is quietly incomplete."""
+    unwanted = _OF_THE_SERVICE if schema == RECORDS else _OF_THE_SERVICE | {VERSION}
     following = ""
     while True:
         told = instance.ask("GET", f"/api/models/{urllib.parse.quote(schema)}/export?limit={_PAGE}{following}")
@@ -72,7 +75,7 @@ def _records(instance: remote.Remote, schema: str, bar: Progress, count: list[in
                 "Records of this schema do not open, so the export would not be complete: see `domicile store verify`.",
             )
         for record in told.content["data"]:
-            yield {name: value for name, value in record.items() if name not in _OF_THE_SERVICE}
+            yield {name: value for name, value in record.items() if name not in unwanted}
         count[0] += len(told.content["data"])
         bar.update(len(told.content["data"]))
         if told.content["meta"].get("next") is None:
