@@ -12,6 +12,7 @@ from functools import lru_cache
 from urllib.parse import unquote_to_bytes
 
 from proxy.errors import Code, VaultError
+from proxy.offload import LARGE
 from proxy.redactor.codecs import coding, form
 from proxy.redactor.names import fold
 from proxy.redactor.paths import is_text, without_foreign
@@ -33,13 +34,26 @@ def _spelt(word: str) -> str:
 
 
 _SPELT = re.compile(_spelt("method").encode(), re.IGNORECASE)
+#: A name of ours, as one of its own or behind something that is no word; for long bodies, which are not read.
+_NAMED = re.compile(
+    f"(?<![A-Za-z]{{3}})(?:(?:{_spelt('_')}|{_spelt('.')}|{_spelt(' ')}|\\+){_spelt('method')}|{_spelt('http-method-override')})".encode(),
+    re.IGNORECASE,
+)
 #: A name of ours on its own, a name in several pieces (RFC 2231), or an encoded word (RFC 2047) in a name.
 _PART = re.compile(
     f"(?<![0-9A-Za-z_-])(?:(?:{_spelt('_')}|{_spelt('.')}){_spelt('method')}|{_spelt('x-http-method-override')})"
     r"(?![0-9A-Za-z_-])"
-    r"|(?<![A-Za-z])name[ \t\r\n]*(?:\*|=[ \t\r\n]*(?:\"[^\"\r\n]{0,256})?=\?)".encode(),
+    r"|(?<![A-Za-z])name[ \t\r\n]{512}|(?<![A-Za-z])name[ \t\r\n]{0,511}(?:\*|=[ \t\r\n]*(?:\"[^\"\r\n]{0,256})?=\?)".encode(),
     re.IGNORECASE,
 )
+
+#: Bytes that are no UTF-8, perhaps: any that is no ASCII, escaped or not.
+_FOREIGN = re.compile(rb"%[89a-f]|[\x80-\xff]", re.IGNORECASE)
+#: How much of a body is looked at in one go, which keeps the interpreter's lock; and what two such stretches share, more than any name takes.
+_STRETCH = 64 * 1024
+_SHARED = 2048
+#: How a body begins that may be a JSON object.
+_OBJECT = (b"{", b"\0", b"\xff\xfe", b"\xfe\xff")
 
 
 def possible(types: Sequence[str]) -> bool:
@@ -63,7 +77,8 @@ def named(types: Sequence[str], body: bytes, limit: int) -> str | None:
     """The method that a body free of content codings names, in upper case, or ``None``; ``limit`` bounds form members.
 
     Raises ``VaultError``: BAD_REQUEST for two different methods, UNREADABLE_BODY for what may name one and cannot be
-    read, TOO_LARGE for a form of too many members that may be one of them.
+    read, TOO_LARGE for a form of too many members, or a body of more than a mebibyte, that may name one.
+    Slow for long bodies, and for another thread then: it keeps the interpreter's lock for short stretches only.
     """
     if not body:
         return None
@@ -80,12 +95,49 @@ def _by_type(declared: str, body: bytes, limit: int) -> Iterator[str]:
     """What applications find that go by this declared type; of an unclear one, whatever anybody may find."""
     _refuse_charset(declared)
     kinds = [kind for kind in ("form-urlencoded", "multipart", "json") if kind in declared]
-    if "multipart" in kinds and _PART.search(body):
+    if "multipart" in kinds and _found(_PART, body):
         raise _unreadable("is multipart")
+    if len(body) > LARGE:
+        _refuse_long(body, as_json=not kinds or "json" in kinds, as_form=not kinds or "form-urlencoded" in kinds)
+        return
     if not kinds or "form-urlencoded" in kinds:
         yield from _of_form(body, limit)
     if not kinds or "json" in kinds:
         yield from _of_json(body)
+
+
+def _refuse_long(body: bytes, *, as_json: bool, as_form: bool) -> None:
+    """Raise ``VaultError`` (TOO_LARGE) for a body that may name a method and would take long to read."""
+    is_object = as_json and body[:_STRETCH].lstrip(b" \t\r\n\xef\xbb\xbf").startswith(_OBJECT)
+    blank = as_json and not body[:_STRETCH].strip(b" \t\r\n\xef\xbb\xbf")
+    if not (as_form or is_object or blank):
+        return
+    if _found(_NAMED, body) or ((is_object or blank) and b"\0" in body) or _named_between_foreign(body):
+        raise VaultError(
+            Code.TOO_LARGE,
+            "The body is long and may name another method, for which there are rules: send less than a mebibyte, or by that method.",
+        )
+
+
+def _found(pattern: re.Pattern[bytes], body: bytes) -> bool:
+    """Whether the pattern, which matches nothing long, is found."""
+    starts = range(0, len(body), _STRETCH)
+    return any(pattern.search(body, start, start + _STRETCH + _SHARED) is not None for start in starts)
+
+
+def _named_between_foreign(body: bytes) -> bool:
+    """Whether a name of ours stands there once bytes that are no UTF-8 are dropped, escaped ones too."""
+    if not _found(_FOREIGN, body):
+        return False
+    left = bytearray()
+    start = 0
+    while start < len(body):
+        end = start + _STRETCH
+        while end < len(body) and b"%" in body[end - 2 : end]:  # no escape is cut in two
+            end += 1
+        left += without_foreign(unquote_to_bytes(body[start:end]))
+        start = end
+    return _found(_NAMED, bytes(left))
 
 
 def _refuse_charset(declared: str) -> None:
@@ -131,7 +183,7 @@ def _of_json(body: bytes) -> Iterator[str]:
         content = json.loads(body, object_pairs_hook=_Members)
     except (ValueError, RecursionError):
         content = None  # the error holds the text; it must not become the context of ours
-    if content is None and body.lstrip(b" \t\r\n\xef\xbb\xbf").startswith((b"{", b"\0", b"\xff\xfe", b"\xfe\xff")):
+    if content is None and body.lstrip(b" \t\r\n\xef\xbb\xbf").startswith(_OBJECT):
         raise _unreadable("is not valid JSON")
     for name, value in content if isinstance(content, _Members) else ():
         if isinstance(value, str) and fold(name).strip() in _NAMES:

@@ -45,7 +45,7 @@ METRICS: Final[dict[str, Declared]] = {
     "domicile_unmatched_requests_total": Declared(
         "counter",
         ("endpoint", "method", "path"),
-        "Requests that no rule names, by the shape of their path, in which segments that look like values are hidden. Shapes beyond "
+        "Requests that no rule names, by the shape of their path, which shows words of the rules' paths and of many interfaces alone. Shapes beyond "
         "500 are counted together as other.",
     ),
     "domicile_unmatched_suspected": Declared(

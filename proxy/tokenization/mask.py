@@ -8,12 +8,17 @@ import re
 import string
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
 
 from proxy.model.value import Value
 from proxy.tokenization.base import Resolution, Tokenizer, TokenKeys
 from proxy.tokenization.common import NOWHERE, Binding, ValueTokenizer, text_only
 from proxy.tokenization.dateformat import read_date
 from proxy.tokenization.options import Given, Parser
+
+#: Characters of a value that a mask takes; longer ones would keep others waiting.
+LONGEST: Final = 1024 * 1024
 
 _YEAR = re.compile(r"(?<![0-9])[0-9]{4}")
 
@@ -54,23 +59,46 @@ TYPES: Mapping[str, Callable[[str], bool]] = {
 }
 
 
+class _Signs(dict[int, str]):
+    """What stands for each character by its number: one text for those that are masked, one for others; ``None``: they stay."""
+
+    def __init__(self, kind: str, masked: str, other: str | None = None) -> None:
+        super().__init__()
+        self._is_masked, self._masked, self._other = TYPES[kind], masked, other
+
+    def __missing__(self, code: int) -> str:
+        one = chr(code)
+        self[code] = found = self._masked if self._is_masked(one) else one if self._other is None else self._other
+        return found
+
+
+@lru_cache(maxsize=256)
+def _signs(kind: str, character: str) -> tuple[_Signs, _Signs]:
+    """The tables for a text masked, and for ``1`` where a character is masked and ``0`` elsewhere."""
+    return _Signs(kind, character), _Signs(kind, "1", "0")
+
+
 def mask_text(text: str, visible: Visible, character: str, kind: str = "alphanumeric") -> str:
     """The text masked; ``kind`` is one of ``TYPES``."""
-    masked = TYPES[kind]
+    signs, marking = _signs(kind, character)
     head, tail = text, ""
     if visible.domain and "@" in text:
         head, at, domain = text.rpartition("@")
         tail = at + domain
+    marks, masked = head.translate(marking), head.translate(signs)
     shown = _year(head) if visible.year else None
-    hidden = [place for place, one in enumerate(head) if masked(one) and not (shown and place in shown)]
-    if len(hidden) > visible.first + visible.last:
-        hidden = hidden[visible.first : len(hidden) - visible.last]
-    elif not hidden:
-        return "".join(character if masked(one) else one for one in text)
-    out = list(head)
-    for place in hidden:
-        out[place] = character
-    return "".join(out) + tail
+    if shown:
+        marks = marks[: shown.start] + "0" * len(shown) + marks[shown.stop :]
+        masked = masked[: shown.start] + head[shown.start : shown.stop] + masked[shown.stop :]
+    begin, end, count = 0, len(head), marks.count("1")
+    if count > visible.first + visible.last:
+        for _ in range(visible.first):
+            begin = marks.index("1", begin) + 1
+        for _ in range(visible.last):
+            end = marks.rindex("1", 0, end)
+    elif not count:
+        return text.translate(signs)
+    return head[:begin] + masked[begin:end] + head[end:] + tail
 
 
 def _year(text: str) -> range | None:
@@ -109,6 +137,8 @@ class MaskTokenizer(ValueTokenizer):
 
     def _token(self, value: Value) -> Value:
         text_only(self._binding, value)
+        if len(value.text) > LONGEST:
+            raise self._binding.unfit(f"it is longer than {LONGEST} characters")
         token = mask_text(value.text, self._visible, self._character, self._type)
         if token == value.text:
             raise self._binding.unfit("it has nothing that could be masked")

@@ -8,7 +8,7 @@ two steps leaves a staged state from which either answer of the application can 
 from collections.abc import Mapping, Sequence
 
 from proxy.errors import Code, VaultError
-from proxy.offload import FEW, at_once, busy, give_way, in_slices
+from proxy.offload import FEW, LARGE, at_once, busy, give_way, in_slices
 from proxy.storage.changes import (
     Accept,
     Change,
@@ -192,7 +192,10 @@ async def _new(collection: Collection, draft: Draft, key: str | None) -> Held:
 
 def _is_long(draft: Draft) -> bool:
     """Whether tokens for all the values of a draft take so long that others have to be let go on meanwhile."""
-    return sum(map(len, draft.fields.values())) > FEW
+    return (
+        sum(map(len, draft.fields.values())) > FEW
+        or sum(len(value.text) for values in draft.fields.values() for value in values) > LARGE // 4
+    )
 
 
 async def _tell_apart(collection: Collection, held: list[Held], drafts: Sequence[Draft]) -> None:

@@ -1,8 +1,11 @@
 """A POST whose body may name another method, for which there is a rule: read whole and shown to the rules once more."""
 
+from collections.abc import Sequence
+
+from proxy.offload import SMALL, run
 from proxy.redactor import override
 from proxy.redactor.codecs import coding
-from proxy.redactor.rules import Endpoint
+from proxy.redactor.rules import Endpoint, Limits
 from proxy.web.forwarding import authority
 from proxy.web.incoming import Incoming
 from proxy.web.matched import read_whole
@@ -30,14 +33,21 @@ async def look(
     if incoming.head.length:
         override.refuse_types(incoming.head.values(b"content-type"), coding.field(incoming.raw, b"content-encoding"))
     body = await read_whole(incoming, limits, seconds, room)
-    plain, _ = coding.inflate(body, coding.field(incoming.raw, b"content-encoding"), limits.inflated)
-    method = override.named(incoming.head.values(b"content-type"), plain, limits.form_fields)
+    coded = coding.field(incoming.raw, b"content-encoding")
+    long = len(body) > (SMALL if coded is None else 0)  # a short one may inflate to any size
+    method = await run(long, _named, incoming.head.values(b"content-type"), body, coded, limits)
     if method is not None:
         head = (incoming.head.method, _host(incoming), incoming.target, incoming.raw)
         endpoint, rule = rules.match(*head, method)
         incoming.find(rule)
         incoming.endpoint = endpoint
     return endpoint, body
+
+
+def _named(types: Sequence[str], body: bytes, coded: bytes | None, limits: Limits) -> str | None:
+    """The method that a body names in whatever coding it is. Raises ``VaultError``."""
+    plain, _ = coding.inflate(body, coded, limits.inflated)
+    return override.named(types, plain, limits.form_fields)
 
 
 def _host(incoming: Incoming) -> str:

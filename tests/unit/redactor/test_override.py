@@ -190,3 +190,44 @@ def test_a_part_that_may_name_a_method_is_refused(name):
 )
 def test_other_parts_are_none_of_our_business(name):
     assert read(part(name, b"a method of\x00\xff"), PARTS) is None
+
+
+LONG = 1024 * 1024 + 1
+
+
+@pytest.mark.parametrize(
+    ("body", "types"),
+    [
+        (b"_method=PUT&a=", (FORM,)),
+        (b"a=1&%5Fm%65thod=PUT&b=", ()),
+        (b"a=1&%20_method=PUT&b=", (FORM,)),
+        (b"a=1&.METHOD[]=PUT&b=", (FORM,)),
+        (b"a=1& method=PUT&b=", (FORM,)),
+        (b"_%C1met%FFhod=PUT&b=", (FORM,)),
+        (b"_%C1%C1" + b"%C1" * 100_000 + b"method=PUT&b=", (FORM,)),
+        (b'{"_method": "PUT", "s": "', (JSON,)),
+        (b'{"\\u005fmethod": "PUT", "s": "', (JSON,)),
+        (b'{"x-HTTP-method-override": "PUT", "s": "', ()),
+        (b'{"\\t_method": "PUT", "s": "', (JSON,)),
+        ('{"a": 1'.encode("utf-16-le"), (JSON,)),
+    ],
+)
+@pytest.mark.parametrize("before", [0, 64 * 1024 - 4, 700_000])
+def test_a_long_body_that_may_name_one_is_refused_unread(body, types, before):
+    if before and body[:1] != b"{":
+        body = b"z=" + b"y" * before + b"&" + body
+    assert refused(body + b"x" * LONG, *types) is Code.TOO_LARGE
+
+
+@pytest.mark.parametrize(
+    ("body", "types"),
+    [
+        (b'{"payment_method": "card", "s": "' + b"x" * LONG + b'"}', (JSON,)),
+        (b"payment_method=card&s=" + b"x" * LONG, (FORM,)),
+        (b'{"s": "the method"' + b', "a": 1' * (LONG // 8) + b"}", (JSON,)),
+        (b"\xff\xd8\0" * (LONG // 3 + 1), ()),
+        ("name=Åsa&".encode() * (LONG // 10), (FORM,)),
+    ],
+)
+def test_a_long_body_that_names_none_is_none(body, types):
+    assert read(body, *types) is None

@@ -1,8 +1,13 @@
-import pytest
+import time
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.errors import VaultError
 from proxy.model.value import Value
 from proxy.tokenization import KINDS, make_shape
-from proxy.tokenization.mask import DEFAULT_MASK, Visible, mask_text
+from proxy.tokenization.mask import DEFAULT_MASK, LONGEST, TYPES, Visible, mask_text
 from tests.support.shapes import bound
 
 
@@ -79,3 +84,41 @@ def test_a_type_leaves_the_mask_of_the_kind_in_force():
 def test_an_unknown_type_names_those_that_there_are():
     with pytest.raises(ValueError, match="alphanumeric, alphabetic, numeric, all"):
         make_shape("masking", {"type": "letters"})
+
+
+def plainly(text: str, visible: Visible, character: str, kind: str) -> str:
+    """``mask_text`` character by character, of what is no date."""
+    head, at, domain = text.rpartition("@") if visible.domain and "@" in text else (text, "", "")
+    places = [place for place, one in enumerate(head) if TYPES[kind](one)]
+    if not places:
+        return "".join(character if TYPES[kind](one) else one for one in text)
+    if len(places) > visible.first + visible.last:
+        places = places[visible.first : len(places) - visible.last]
+    return "".join(character if place in places else one for place, one in enumerate(head)) + at + domain
+
+
+@given(
+    st.text(st.sampled_from("aZ1½٣Å .-@_\n\u2003\U0001f600") | st.characters(), max_size=12),
+    st.builds(Visible, st.integers(0, 3), st.integers(0, 3), st.booleans()),
+    st.sampled_from("*01x"),
+    st.sampled_from(sorted(TYPES)),
+)
+def test_a_mask_is_what_it_is_character_by_character(text, visible, character, kind):
+    assert mask_text(text, visible, character, kind) == plainly(text, visible, character, kind)
+
+
+def test_a_long_value_is_masked_at_the_speed_of_the_machine_and_a_longer_one_does_not_fit():
+    def best(work, text: str) -> float:
+        times = []
+        for _ in range(3):
+            began = time.perf_counter()
+            work(text)
+            times.append(time.perf_counter() - began)
+        return min(times)
+
+    text = "1" * LONGEST
+    quick = best(lambda one: mask_text(one, Visible(1, 2), "*"), text)
+    slow = best(lambda one: "".join([sign for sign in one if not sign.isspace()]), text)
+    assert quick < slow
+    with pytest.raises(VaultError):
+        bound("mask", "phone").mint(Value(text + "1"), 1, 1)
