@@ -1,7 +1,8 @@
 """What the answers of an application say about it that its operator has to know: counted, and logged with the field's name.
 
-Two things. An update in doubt whose value has the token of the value before it: no answer can tell which of the two the
+Three things. An update in doubt whose value has the token of the value before it: no answer can tell which of the two the
 application kept. And a token that comes back changed: whoever lower-cases, cuts or trims what it is sent breaks every token.
+And a create that is answered without an id: its values wait for an answer that shows them.
 """
 
 import re
@@ -33,13 +34,25 @@ _PART: Final = 4
 class Notices:
     """What is noticed of one operation: counted each time, logged once for each field and reason."""
 
-    __slots__ = ("_entity", "_logged", "_metrics", "_operation")
+    __slots__ = ("_entity", "_logged", "_metrics", "_nameless", "_operation")
 
     def __init__(self, metrics: Metrics, operation: Operation) -> None:
         self._metrics = metrics
         self._operation = operation.label
         self._entity = operation.entity.name
         self._logged: set[tuple[str, str]] = set()
+        self._nameless = False  #: whether it was logged
+
+    def nameless(self) -> None:
+        """A create was taken, and its answer tells no id."""
+        if not self._nameless:
+            self._nameless = True
+            _log.warning(
+                "the application answers a create without the id of its record: the values are kept, and shown once an "
+                "answer shows a token that tells the record; until then it shows tokens",
+                operation=self._operation,
+                entity=self._entity,
+            )
 
     def undecided(self, fields: Iterable[str]) -> None:
         """Updates of these fields are in doubt, and no answer will tell: both values are kept, the one before is shown."""

@@ -51,6 +51,7 @@ async def _accept(writing: Writing, operation: Operation, headers: RawHeaders, b
         nameless = [held for held in fresh if held.rid not in named]
         if nameless:
             await writing.accept(nameless)
+            writing.notices.nameless()
     long = len(writing.held) > STRIDE
     shown = await in_thread(_shown_by, writing.held, body) if long else _shown_by(writing.held, body)
     for held, texts in zip(writing.held, shown, strict=True):

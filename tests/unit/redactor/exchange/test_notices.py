@@ -151,3 +151,13 @@ async def test_what_a_process_left_that_died_is_told_when_it_is_met(lines: Lines
     assert undecided(other, "born") == 1
     (line,) = lines()
     assert (line["field"], line["operation"]) == ("born", "GET /p/{id}")
+
+
+async def test_a_create_without_an_id_is_told_once(lines: Lines):
+    one = await desk(fields=FIELDS)
+    assert lines() == []
+    for _ in range(2):
+        await (await one.send("POST /p", ANN)).answer(204)
+    (line,) = lines()
+    assert "without the id of its record" in line["event"]
+    assert (line["operation"], line["entity"], "Ann" in json.dumps(line)) == ("POST /p", "p", False)
