@@ -27,6 +27,8 @@ _URN: Final = re.compile(r"\Aurn:[^/\[\]]*:", re.IGNORECASE)
 #: Members of one object that write out a way to a place, and bytes of what such a member holds: more is refused unread.
 MOST_NAMES: Final = 100
 _MOST_BYTES: Final = 8192
+#: Members of one object whose names begin like a way to a place: more is refused with their ways not followed.
+MOST_FOLLOWED: Final = 2000
 
 #: Names whose way was followed that are remembered, and the length from which one counts as leading to a place unread.
 _KEPT: Final = 1000
@@ -104,13 +106,15 @@ class Nested:
     def suspects(self, names: Iterable[str]) -> list[str]:
         """The names that write out a way to a place, or to a container on the way to one."""
         text = "\n".join(names := list(names))
-        if not is_nested(text) or not self._may_lead(text):
+        if not is_nested(text) or not self.may_lead(text):
             return []
-        return [name for name in names if is_nested(name) and self.suspect(name)]
+        followed = [name for name in names if is_nested(name) and self.may_lead(name)]
+        # So many that are followed one by one would take seconds: all are suspected, which is refused.
+        return followed if len(followed) > MOST_FOLLOWED else [name for name in followed if any(self._lead(name))]
 
     def suspect(self, name: str) -> bool:
         """``suspects`` of one name with separators."""
-        return self._may_lead(name) and any(self._lead(name))
+        return self.may_lead(name) and any(self._lead(name))
 
     def reaches(self, name: str, raw: bytes | msgspec.Raw) -> bool:
         """Whether a member of this name that holds this value puts something at a place, or astray on the way to one."""
@@ -124,7 +128,8 @@ class Nested:
         except (msgspec.DecodeError, RecursionError):
             return True
 
-    def _may_lead(self, text: str) -> bool:
+    def may_lead(self, text: str) -> bool:
+        """Whether one of these names, on a line each, begins like a way to a place."""
         return self._heads.search(fold_all(text)) is not None
 
     def _lead(self, name: str) -> _Lead:

@@ -36,7 +36,7 @@ def _spelt(word: str) -> str:
 _SPELT = re.compile(_spelt("method").encode(), re.IGNORECASE)
 #: A name of ours, as one of its own or behind something that is no word; for long bodies, which are not read.
 _NAMED = re.compile(
-    f"(?<![A-Za-z]{{3}})(?:(?:{_spelt('_')}|{_spelt('.')}|{_spelt(' ')}|\\+){_spelt('method')}|{_spelt('http-method-override')})".encode(),
+    f"(?<![A-Za-z]{{3}})(?:(?:{_spelt('_')}|{_spelt('.')}|{_spelt(' ')}|{_spelt('[')}|\\+){_spelt('method')}|{_spelt('http-method-override')})".encode(),
     re.IGNORECASE,
 )
 #: A name of ours on its own, a name in several pieces (RFC 2231), or an encoded word (RFC 2047) in a name.
@@ -172,7 +172,9 @@ def maybe_in_query(query: bytes) -> bool:
 
 def is_name(name: str) -> bool:
     """Whether a form member is the one, or an element of it: ``_METHOD``, ``.method``, ``_method[]``, ``[_method]``."""
-    return next((piece for piece in re.split(r"[\[\]]+", form.loosely(name)) if piece), "") in _NAMES
+    loose = form.loosely(name)
+    # PHP takes a bracket that nothing closes for an underscore: ``[method``.
+    return loose == "[method" or next((piece for piece in re.split(r"[\[\]]+", loose) if piece), "") in _NAMES
 
 
 def _of_json(body: bytes) -> Iterator[str]:

@@ -34,7 +34,7 @@ from proxy.redactor.grammar import (
     too_many,
 )
 from proxy.redactor.names import fold
-from proxy.redactor.nested import MOST_NAMES, Nested, first_piece, is_nested, onward
+from proxy.redactor.nested import MOST_FOLLOWED, MOST_NAMES, Nested, first_piece, is_nested, onward
 from proxy.redactor.spans import Found, Hit, assemble
 from proxy.redactor.tree import HALF_PAIR, LETTER_CASE, NESTED, TWICE
 
@@ -63,7 +63,7 @@ class _Frame:
     """An array or object that is open and that threads lead into."""
 
     __slots__ = (
-        *("count", "dull", "is_object", "looked", "named", "nested", "opened"),
+        *("count", "dull", "followed", "is_object", "looked", "named", "nested", "opened"),
         *("runs", "seen", "spread", "threads"),
     )
 
@@ -75,6 +75,7 @@ class _Frame:
         self.count = 0
         self.dull: re.Pattern[bytes] | None = None  #: a run in which nothing is selected
         self.nested: Nested | None = None  #: what names lead to selected places, once one is in doubt
+        self.followed = 0  #: names that begin like a way to a place
         self.looked = False  #: whether there is one was asked
         self.seen: dict[str, bool] = {}  #: folded member names; whether one of that fold was chosen
         self.named = {fold(step) for thread in threads if isinstance(step := thread.path[thread.at], str)}
@@ -204,7 +205,10 @@ class _Walk:
             return
         if frame.nested is None:
             frame.nested = _nested(tuple([(t.path[t.at :], t.sink is None) for t in frame.threads]), tuple(self.leaves))
-        if len(self._suspects) <= MOST_NAMES and frame.nested.suspect(name):
+        frame.followed += frame.nested.may_lead(name)
+        if frame.followed > MOST_FOLLOWED:
+            self._doubt = NESTED
+        elif len(self._suspects) <= MOST_NAMES and frame.nested.suspect(name):
             self._suspects.append((at, name, frame.nested))
 
     def _misled(self) -> bool:

@@ -136,6 +136,12 @@ class _Watch:
         loose = loosely(name)
         if any(pattern.fullmatch(loose) for pattern in self._loose):
             return True
+        opened = loose.partition("[")
+        # PHP takes a bracket that nothing closes for an underscore.
+        if opened[1] and "]" not in opened[2]:
+            mangled = loose.replace("[", "_", 1)
+            if any(pattern.fullmatch(mangled) for pattern in self._loose):
+                return True
         if not is_nested(name):
             return False
         # The place that the name writes out, and what it is nested in: ``a[b][]`` and ``a.b.c`` fill ``a[b]`` and ``a``.

@@ -8,7 +8,7 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.model.jsonpath import parse
 from proxy.model.path import Path
-from proxy.redactor.nested import MOST_NAMES, is_nested, pieces
+from proxy.redactor.nested import MOST_FOLLOWED, MOST_NAMES, Nested, is_nested, onward, pieces
 from proxy.redactor.selectors import Selection
 from proxy.redactor.walker import walk, walk_nested
 
@@ -157,3 +157,12 @@ def test_half_of_a_surrogate_pair_beside_such_a_name_hides_nothing() -> None:
 def test_text_without_separators_is_told_so() -> None:
     assert not is_nested("first_name:x-y>z")
     assert all(is_nested(name) for name in ("a.b", "a[", "a]", "a/b", "a->b"))
+
+
+def test_more_names_than_are_followed_are_all_suspected(monkeypatch):
+    nested = Nested(onward(("address", "street"), None))
+    few, many = ([f"address.s{number}" for number in range(count)] for count in (MOST_FOLLOWED, MOST_FOLLOWED + 1))
+    assert nested.suspects(few) == []
+    monkeypatch.setattr(Nested, "_lead", None)  # none is followed
+    assert nested.suspects(many) == many
+    assert nested.suspects(f"addressee.s{number}" for number in range(MOST_FOLLOWED * 2)) == []

@@ -203,6 +203,8 @@ LONG = 1024 * 1024 + 1
         (b"a=1&%20_method=PUT&b=", (FORM,)),
         (b"a=1&.METHOD[]=PUT&b=", (FORM,)),
         (b"a=1& method=PUT&b=", (FORM,)),
+        (b"a=1&[method=PUT&b=", (FORM,)),
+        (b"a=1&%5Bmethod=PUT&b=", (FORM,)),
         (b"_%C1met%FFhod=PUT&b=", (FORM,)),
         (b"_%C1%C1" + b"%C1" * 100_000 + b"method=PUT&b=", (FORM,)),
         (b'{"_method": "PUT", "s": "', (JSON,)),
@@ -231,3 +233,7 @@ def test_a_long_body_that_may_name_one_is_refused_unread(body, types, before):
 )
 def test_a_long_body_that_names_none_is_none(body, types):
     assert read(body, *types) is None
+
+
+def test_a_bracket_that_nothing_closes_is_an_underscore_to_php():
+    assert read(b"[method=put", FORM) == read(b"%5bmethod=put", FORM) == "PUT"

@@ -144,3 +144,10 @@ def test_harmless_names_are_remembered_within_bounds(monkeypatch):
         assert not watch.doubtful(name)
     assert watch._harmless == {"d"}
     assert watch.doubtful("Email")
+
+
+@pytest.mark.parametrize("name", [b"first[name", b"first%5Bname", b"First[name", b" first%5bname"])
+def test_a_bracket_that_nothing_closes_is_an_underscore_to_php(name):
+    with pytest.raises(VaultError) as caught:
+        members(name + b"=Ann", 9, ("first_name",))
+    assert caught.value.code is Code.AMBIGUOUS_JSON
