@@ -226,7 +226,7 @@ def dull(
     ``heads``: so are names with separators in them that hold one of these.
     """
     plain = [re.escape(name) for name in sorted(names) if name.isascii()]
-    watched = rb"(?!(?i:" + "|".join(plain).encode() + rb')")' if plain else b""
+    watched = rb"(?! *+(?i:" + "|".join(plain).encode() + rb') *")' if plain else b""
     chars = rb'[^"\\\x00-\x1f\x80-\xff' + b"_" * escapes
     text = chars + rb"]*+"
     if heads:

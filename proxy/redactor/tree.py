@@ -15,7 +15,7 @@ from proxy.redactor.nested import MOST_NAMES, Nested, Way, onward
 
 #: Why a document is ambiguous.
 TWICE = "a member name occurs twice"
-LETTER_CASE = "a member name differs from the expected one only in letter case"
+LETTER_CASE = "a member name differs from the expected one only in letter case or white space around it"
 NESTED = "a member name writes out the way to an expected member, by dots, brackets or slashes"
 HALF_PAIR = "a selected value holds half of a surrogate pair"
 
@@ -107,7 +107,8 @@ class Node:
         suspects = self.watch(found) if self.nested else ()
         for name in found:
             if name not in self._known:
-                if fold(name) in self.folds:
+                folded = fold(name)
+                if folded in self.folds or folded.strip() in self.folds:
                     raise Ambiguous(LETTER_CASE)
                 if len(name) <= _KNOWN_LENGTH and name not in suspects:
                     self._known.add(name)

@@ -195,7 +195,7 @@ class _Walk:
             self._doubt = "a member name holds half of a surrogate pair"
         elif before is not None and (before or chosen):
             self._doubt = TWICE
-        elif not chosen and folded in frame.named:
+        elif not chosen and (folded in frame.named or folded.strip() in frame.named):
             self._doubt = LETTER_CASE
         frame.seen[folded] = chosen or bool(before)
 

@@ -166,3 +166,12 @@ def test_more_names_than_are_followed_are_all_suspected(monkeypatch):
     monkeypatch.setattr(Nested, "_lead", None)  # none is followed
     assert nested.suspects(many) == many
     assert nested.suspects(f"addressee.s{number}" for number in range(MOST_FOLLOWED * 2)) == []
+
+
+@pytest.mark.parametrize("name", ["email ", " email", "  Email", "email\\t", "\\u0020email", "email\\u2003"])
+@pytest.mark.parametrize("before", ["", '"a": 1, "b": "x", '])
+def test_white_space_around_a_name_makes_a_document_doubtful(name, before):
+    body = f'{{{before}"{name}": "ann@example.com"}}'.encode()
+    with pytest.raises(VaultError) as caught:
+        Selection(parse("$"), [parse("$.email")], []).find(body, 32)
+    assert caught.value.code is Code.AMBIGUOUS_JSON
