@@ -22,7 +22,7 @@ from proxy.telemetry import logs
 _log = logs.logger("redactor")
 
 #: The parts of a JSON document that tell where one is.
-_PART: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\],:]', re.DOTALL)
+_PART: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\],:]', re.DOTALL)
 
 #: Values that are told of one request.
 _MOST: Final = 20
