@@ -9,7 +9,7 @@ def test_rows_come_in_order_and_groups_with_their_figures() -> None:
     for rid, city, visits in ((1, "b", 2**62), (2, None, None), (3, "b", 2**62), (4, "STRASSE", 7)):
         table.put(live(rid, rid)._replace(cells=(None, city, visits, None)))
     page = select(table, Select(Holds("city", "ss", negated=True), 0, (Order("city", descending=True),), 2))
-    assert page == Page([table.row(1), table.row(3)], 3)
+    assert page == Page([table.row(1), table.row(3)], 3, more=True)
     figures = (Metric(Func.COUNT), Metric(Func.SUM, "visits"), Metric(Func.MAX, "visits"))
     assert aggregate(table, Grouping(ALWAYS, 0, ("city",), figures, 9, (None,))) == [
         Group(("STRASSE",), (1, 7, 7), 4),

@@ -70,6 +70,6 @@ def test_other_faults_than_an_unfit_value_are_not_hidden(monkeypatch):
     def broken(*_: object) -> Value:
         raise VaultError(Code.INTERNAL, "broken")
 
-    monkeypatch.setattr(type(tokenizer.first), "mint", broken)  # type: ignore[attr-defined]
+    monkeypatch.setattr(type(tokenizer.first), "mint", broken)  # type: ignore[attr-defined]  # the fallback, which the port does not name
     with pytest.raises(VaultError, match="broken"):
         tokenizer.mint(Value("n/a"), 1, 1)
