@@ -31,7 +31,7 @@ def test_rows_come_in_order_and_in_pages() -> None:
     connection.execute("UPDATE tables SET rows = 5")
     page = select(connection, sql, Select(ALWAYS, 0, (Order("city", descending=True),), 2, 1))
     assert page == Page([rows[3], rows[4]], 4, more=True)
-    assert select(connection, sql, Select(ALWAYS, 0, limit=0, counted=False)) == Page([], 0)
+    assert select(connection, sql, Select(ALWAYS, 0, limit=0, counted=False)) == Page([], 0, more=True)
     assert few(connection, sql, Select(Is("@rid", (1, 3, 9)), 0, limit=1, offset=1)) == Page([rows[3]], 2)
     assert [one.rid for one in scan(connection, sql, 3, 9)] == [4, 9]
     connection.close()
