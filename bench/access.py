@@ -16,16 +16,14 @@ from itertools import cycle, islice
 from typing import Any, NamedTuple
 
 from proxy.auth.audiences import Audiences
-from proxy.auth.keys import SigningKeys
-from proxy.auth.opening import open_clients, open_policies
 from proxy.auth.passwords import Passwords
-from proxy.auth.policies import Policies
-from proxy.auth.tokens import Tokens
+from proxy.auth.policies import Policies, open_clients, open_policies
+from proxy.auth.tokens import SigningKeys, TokenIssuer
 from proxy.clock import system_clock
 from proxy.crypto.keyset import Keyset
-from proxy.model.definition import read_definition
-from proxy.model.policy import Act, Policy, read_policy
+from proxy.model.policy import AccessPolicy, Act, read_policy
 from proxy.model.schema import Schema
+from proxy.model.schema_document import read_definition
 from proxy.storage.memory import MemoryStore
 
 HERE = "https://se-vault.example.com"
@@ -43,12 +41,12 @@ SCHEMA = read_definition(
 class Office(NamedTuple):
     """Clients with their tokens, and policies."""
 
-    tokens: Tokens
+    tokens: TokenIssuer
     policies: Policies
     sent: list[str]
 
 
-def policy(number: int) -> Policy:
+def policy(number: int) -> AccessPolicy:
     """One that redacts, masks, hides and narrows."""
     fields = {
         "field1": {"valueType": "redacted", "format": "[a-z]{8}@example.org"},
@@ -74,7 +72,7 @@ async def office(clients: int, policies: int) -> Office:
         await known.create("crm", "default", admin=False, policies=(f"p{number % policies}",))
     keys = SigningKeys(store, keyset.aead(), "default", system_clock)
     await keys.load()
-    tokens = Tokens(known, keys, Audiences((HERE,)), system_clock, 3600)
+    tokens = TokenIssuer(known, keys, Audiences((HERE,)), system_clock, 3600)
     made = await open_policies(store, keyset)
     await made.declare([policy(number) for number in range(policies)])
     passwords.close()

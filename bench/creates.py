@@ -24,18 +24,18 @@ from bench.processes import ROOT, free_port, started
 from bench.rounds import Failed
 from proxy.clock import system_clock
 from proxy.crypto.keyset import Keyset
-from proxy.model.record import Draft
+from proxy.model.record import RecordDraft
 from proxy.model.schema import Field, FieldType, Schema, Storage
 from proxy.storage import open_store
+from proxy.storage.base import Hooks
 from proxy.storage.changes import Insert
-from proxy.storage.hooks import Hooks
-from proxy.storage.rows import Column, Layout
-from proxy.vault.closing import nothing
-from proxy.vault.collection import Recipe
-from proxy.vault.records import Records
-from proxy.vault.registry import column_type
+from proxy.storage.rows import Column, TableLayout
+from proxy.vault.collection import TableSpec
+from proxy.vault.records.commit import nothing
+from proxy.vault.records.create import store_records
+from proxy.vault.records.repository import Records
+from proxy.vault.schema_store import column_type
 from proxy.vault.vault import VaultOptions, new_vault
-from proxy.vault.write import create
 
 _LENGTH = re.compile(rb"(?i)content-length: (\d+)")
 
@@ -67,7 +67,7 @@ class Made(NamedTuple):
     cost: float  #: processor microseconds a record
     sizes: list[int]  #: records of each transaction
     inserts: list[Insert]
-    layout: Layout
+    layout: TableLayout
 
 
 def schema(case: Case) -> Schema:
@@ -115,13 +115,13 @@ async def through_create(path: Path, case: Case, count: int) -> Made:
     store = await open_store(f"sqlite:///{path}", Hooks(lambda size, _: commits.append(size)))
     options = VaultOptions("bench", "SE", 10**9)
     vault = new_vault(Keyset.create("bench"), store, system_clock, lambda *_: None, options)
-    records = Records(await vault.collection(Recipe(schema(case), {}, None, addressed=False)))
-    drafts = [Draft(f"c{number:08d}", values(number)) for number in range(count)]
+    records = Records(await vault.collection(TableSpec(schema(case), {}, None, addressed=False)))
+    drafts = [RecordDraft(f"c{number:08d}", values(number)) for number in range(count)]
     left = iter([drafts[start : start + case.batch] for start in range(0, count, case.batch)])
 
     async def write() -> None:
         for batch in left:
-            await create(records, batch, "bench", nothing)
+            await store_records(records, batch, "bench", nothing)
 
     commits.clear()
     start, used = time.perf_counter(), time.process_time()
@@ -132,7 +132,7 @@ async def through_create(path: Path, case: Case, count: int) -> Made:
     return Made(count / took, used / count * 1e6, sizes, _inserts(records, drafts), _layout(records))
 
 
-def _inserts(records: Records, drafts: Iterable[Draft]) -> list[Insert]:
+def _inserts(records: Records, drafts: Iterable[RecordDraft]) -> list[Insert]:
     sequence = records.collection.around.sequence
     return [
         Insert(
@@ -143,9 +143,9 @@ def _inserts(records: Records, drafts: Iterable[Draft]) -> list[Insert]:
     ]
 
 
-def _layout(records: Records) -> Layout:
+def _layout(records: Records) -> TableLayout:
     fields = zip(records.schema.kept_outside, records.collection.columns, strict=True)
-    return Layout(records.collection.table, tuple(Column(name, column_type(field)) for field, name in fields))
+    return TableLayout(records.collection.table, tuple(Column(name, column_type(field)) for field, name in fields))
 
 
 class Interface(NamedTuple):

@@ -19,16 +19,14 @@ import uvloop
 
 from bench import creates
 from proxy.storage import open_store
-from proxy.storage.base import Store
+from proxy.storage.base import Hooks, Store
 from proxy.storage.changes import Insert
-from proxy.storage.hooks import Hooks
-from proxy.storage.rows import Column, ColumnType, Layout, Row, State
-from proxy.storage.sqlite_ddl import make
-from proxy.storage.sqlite_file import DatabaseFile
-from proxy.storage.sqlite_sql import Statements
+from proxy.storage.rows import Column, ColumnType, Row, RowState, TableLayout
+from proxy.storage.sqlite.file import DatabaseFile
+from proxy.storage.sqlite.statements import Statements, make
 
 WRITERS = 64
-LAYOUT = Layout("records", (Column("email", ColumnType.HASH),))
+LAYOUT = TableLayout("records", (Column("email", ColumnType.HASH),))
 _BODY = secrets.token_bytes(350)
 _SALT = secrets.token_bytes(16)
 
@@ -52,7 +50,7 @@ def records(count: int, case: Case) -> list[Insert]:
     """New records as the proxy writes them: no record key yet, a sealed body, token hashes."""
     return [
         Insert(
-            Row(rid, None, None, State.PENDING, 1, rid, rid, None, _SALT, _BODY, (None,)),
+            Row(rid, None, None, RowState.PENDING, 1, rid, rid, None, _SALT, _BODY, (None,)),
             tuple(secrets.token_bytes(16) for _ in range(case.shared)),
             tuple(secrets.token_bytes(16) for _ in range(case.unique)),
         )
@@ -80,7 +78,7 @@ async def through_store(path: Path, inserts: list[Insert]) -> tuple[float, float
 
 
 def through_engine(
-    path: Path, inserts: list[Insert], sizes: Iterable[int], layout: Layout = LAYOUT
+    path: Path, inserts: list[Insert], sizes: Iterable[int], layout: TableLayout = LAYOUT
 ) -> tuple[float, float]:
     """Records/s and processor microseconds a record of the bare engine, in groups of these sizes."""
     file = DatabaseFile(path)

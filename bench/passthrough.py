@@ -20,22 +20,22 @@ from bench import peers
 from bench.processes import CACHE, ROOT, Unavailable, free_port, started
 from bench.redacting import application
 from bench.rounds import QUICK, Driver, Plan
-from proxy.redactor.rules import Endpoint, Limits, Match, OnError, RuleSet, Unmatched
+from proxy.gateway.gateway import Gateway, GatewayOptions
+from proxy.gateway.metrics import MetricsJournal
+from proxy.gateway.ports import Exchange
+from proxy.net.client import HttpUpstream
+from proxy.net.coverage import Coverage
+from proxy.net.listener import listen
+from proxy.redactor.rules import BodyLimits, Endpoint, Match, OnError, RuleSet, Unmatched
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
-from proxy.web.coverage import Coverage
-from proxy.web.gateway import Gateway, GatewayOptions
-from proxy.web.journal import MetricsJournal
-from proxy.web.listening import listen
-from proxy.web.ports import Exchange
-from proxy.web.upstream.client import HttpUpstream
 
 
 class NothingNamed:
     """Rules that name nothing."""
 
     def __init__(self, upstream: str) -> None:
-        self.endpoint = Endpoint("app", upstream, frozenset(), "", Unmatched.REPORT, Limits(), OnError())
+        self.endpoint = Endpoint("app", upstream, frozenset(), "", Unmatched.REPORT, BodyLimits(), OnError())
 
     @property
     def edition(self) -> object:

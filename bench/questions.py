@@ -20,17 +20,17 @@ import uvloop
 from bench.rounds import Failed
 from proxy.clock import system_clock
 from proxy.crypto.keyset import Keyset
-from proxy.model.query import Aggregation, Equals, Func, Like, Metric, Query, Sort
-from proxy.model.record import Draft
+from proxy.model.query import Aggregation, Equals, Like, MetricFunction, MetricQuery, Query, Sort
+from proxy.model.record import RecordDraft
 from proxy.model.schema import Field, FieldType, Schema, Storage
 from proxy.storage import open_store
-from proxy.vault.aggregate import aggregate
-from proxy.vault.closing import nothing
-from proxy.vault.collection import Recipe, Sequencer, Surroundings
-from proxy.vault.find import find
-from proxy.vault.records import Records
+from proxy.vault.collection import Sequencer, TableSpec, VaultContext
+from proxy.vault.records.aggregate import aggregate_groups
+from proxy.vault.records.commit import nothing
+from proxy.vault.records.create import store_records
+from proxy.vault.records.find import find_page
+from proxy.vault.records.repository import Records
 from proxy.vault.vault import Vault, VaultOptions
-from proxy.vault.write import create
 
 SCHEMA = Schema(
     "person",
@@ -88,16 +88,16 @@ class Ours:
     @classmethod
     async def load(cls, path: Path, count: int) -> "Ours":
         store = await open_store(f"sqlite:///{path}")
-        around = Surroundings(
+        around = VaultContext(
             "bench", Keyset.create("bench"), store, system_clock, Sequencer(system_clock), "SE", lambda *_: None
         )
         vault = Vault(around, VaultOptions("bench", "SE", 7 * 86_400_000))
-        self = cls(Records(await vault.collection(Recipe(SCHEMA, {}, None, addressed=False))))
-        drafts: list[Draft] = []
+        self = cls(Records(await vault.collection(TableSpec(SCHEMA, {}, None, addressed=False))))
+        drafts: list[RecordDraft] = []
         for person in people(count):  # one after the other: ties of an order are decided by who came first
-            drafts.append(Draft(person.id, person._asdict()))
+            drafts.append(RecordDraft(person.id, person._asdict()))
             if len(drafts) == BATCH:
-                await create(self.records, drafts, "bench", nothing)
+                await store_records(self.records, drafts, "bench", nothing)
                 drafts = []
         return self
 
@@ -105,7 +105,7 @@ class Ours:
         await self.records.collection.store.close()
 
     async def find(self, query: Query) -> tuple[list[tuple[Any, ...]], int]:
-        page = await find(self.records, query)
+        page = await find_page(self.records, query)
         return [Person(**record.fields) for record in page.records], page.total
 
     async def point(self, person: Person) -> Any:
@@ -130,8 +130,8 @@ class Ours:
 
     async def groups(self, person: Person) -> Any:
         del person
-        metrics = (Metric("count", Func.COUNT), Metric("sum", Func.SUM, "age"))
-        found = await aggregate(self.records, Aggregation(metrics, (), ("city",), CITIES), "bench")
+        metrics = (MetricQuery("count", MetricFunction.COUNT), MetricQuery("sum", MetricFunction.SUM, "age"))
+        found = await aggregate_groups(self.records, Aggregation(metrics, (), ("city",), CITIES), "bench")
         return [(group.keys["city"], group.metrics["count"], group.metrics["sum"]) for group in found.groups]
 
 

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from proxy.model.value import Value
-from proxy.redactor.codecs import json as codec
-from proxy.redactor.selectors import Selection
-from proxy.redactor.splice import splice
+from proxy.model.schema import Value
+from proxy.redactor.json import tree as codec
+from proxy.redactor.restore import splice
+from proxy.redactor.select import Selection
 
 FIELDS = ("first_name", "last_name", "email", "phone", "birth_date")
 TOKENS = ("Qm4tW9xBk2", "Zr7vN1cLp8", "kd82mfq1@t.invalid", "+49 30 55512346", "1971-11-23")
@@ -110,10 +110,10 @@ def by_splice(body: bytes) -> tuple[bytes, list[str]]:
     old: list[str] = [""] * len(FIELDS)
     edits = []
     for leaf in _selection.find(body).objects[0].leaves:
-        value = codec.read(body[leaf.start : leaf.end])
+        value = codec.read_json_value(body[leaf.start : leaf.end])
         if value is not None:
             old[leaf.name] = value.text
-        edits.append((leaf.start, leaf.end, codec.write(Value(TOKENS[leaf.name]))))
+        edits.append((leaf.start, leaf.end, codec.write_json_value(Value(TOKENS[leaf.name]))))
     return splice(body, edits), old
 
 

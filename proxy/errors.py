@@ -1,6 +1,6 @@
 """The one error taxonomy: a stable code, a sentence that says what to do, and details by place.
 
-Nothing here knows HTTP (``web/errors.py`` holds the table of statuses), and no text ever contains a
+Nothing here knows HTTP (``net/errors.py`` holds the table of statuses), and no text ever contains a
 stored or submitted personal value: details name places (a JSON Pointer, a file and line), never content.
 """
 

@@ -20,12 +20,12 @@ from time import perf_counter
 from typing import Any, Final, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
-P = ParamSpec("P")
-S = TypeVar("S")
-T = TypeVar("T")
+_P = ParamSpec("_P")
+_S = TypeVar("_S")
+_T = TypeVar("_T")
 
 #: Work that is done between two ``next``; its answer is the generator's.
-Steps = Generator[None, None, T]
+Steps = Generator[None, None, _T]
 
 #: Seconds of one turn of the loop that long work may take, all of it together.
 SLICE: Final = 0.004
@@ -90,7 +90,7 @@ def is_long(body: bytes) -> bool:
     return False
 
 
-async def in_thread(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+async def in_thread(work: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs) -> _T:
     """What a pure function answers, on a worker thread. A caller that is cancelled leaves the work to end by itself."""
     turns.hasten()
     future = asyncio.get_running_loop().run_in_executor(_workers, functools.partial(work, *arguments, **named))
@@ -100,7 +100,7 @@ async def in_thread(work: Callable[P, T], *arguments: P.args, **named: P.kwargs)
         turns.relax()
 
 
-async def run(long: bool, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+async def run_in_thread(long: bool, work: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs) -> _T:
     """What a pure function answers: on a worker thread where it takes long, else here and now."""
     return await in_thread(work, *arguments, **named) if long else work(*arguments, **named)
 
@@ -179,7 +179,7 @@ def working() -> bool:
     return turns.hastened or _mine().waited_for
 
 
-async def in_slices(steps: Steps[T]) -> T:
+async def in_slices(steps: Steps[_T]) -> _T:
     """What the steps answer, with turns of the loop between them."""
     slices = _mine()
     try:
@@ -188,17 +188,17 @@ async def in_slices(steps: Steps[T]) -> T:
             if slices.busy():
                 await slices.give_way()
     except StopIteration as end:
-        answer: T = end.value
+        answer: _T = end.value
         return answer
     finally:
         steps.close()
 
 
-async def each(work: Callable[[S], T], items: Sequence[S]) -> list[T]:
+async def each(work: Callable[[_S], _T], items: Sequence[_S]) -> list[_T]:
     """What ``work`` answers for each of these, with turns of the loop between them where they are many."""
     if len(items) <= STRIDE:
         return [work(item) for item in items]
-    slices, answers = _mine(), list[T]()
+    slices, answers = _mine(), list[_T]()
     for some in strides(items):
         answers += [work(item) for item in some]
         if slices.busy():
@@ -206,17 +206,17 @@ async def each(work: Callable[[S], T], items: Sequence[S]) -> list[T]:
     return answers
 
 
-def at_once(steps: Steps[T]) -> T:
+def at_once(steps: Steps[_T]) -> _T:
     """What the steps answer, all of them now."""
     try:
         while True:
             next(steps)
     except StopIteration as end:
-        answer: T = end.value
+        answer: _T = end.value
         return answer
 
 
-def strides(items: Sequence[T], size: int = STRIDE) -> Iterator[Sequence[T]]:
+def strides(items: Sequence[_T], size: int = STRIDE) -> Iterator[Sequence[_T]]:
     """The items in runs of so many."""
     for start in range(0, len(items), size):
         yield items[start : start + size]

@@ -9,7 +9,9 @@ Who can write the files and has no key can neither change a line nor make one.
 import re
 from binascii import hexlify
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
 
 #: The keyed hash of the chain: 16 bytes of any message.
 Mac = Callable[[bytes], bytes]
@@ -30,10 +32,10 @@ class Link(NamedTuple):
 
 
 #: Before the first line.
-BEGIN: Final = Link(0, GENESIS)
+CHAIN_START: Final = Link(0, GENESIS)
 
 
-class Read(NamedTuple):
+class ParsedLine(NamedTuple):
     """A line as it stands in a file, its hash not yet compared."""
 
     signed: bytes  #: what the hash is over
@@ -70,10 +72,56 @@ def sealed_one(mac: Mac, place: tuple[int, bytes], at: bytes, body: bytes) -> tu
     return b"".join((signed, b',"hash":"', digest, b'"}\n')), digest
 
 
-def read(line: bytes) -> Read | None:
+def parse_line(line: bytes) -> ParsedLine | None:
     """The parts of a line; ``None`` when it is none of ours."""
     found = _LINE.fullmatch(line)
     if found is None:
         return None
     signed, number, before, digest = found.groups()
-    return Read(signed, int(number), before.decode(), digest.decode())
+    return ParsedLine(signed, int(number), before.decode(), digest.decode())
+
+
+# What is remembered of the log beside its folder, so that files that were cut or taken away are missed.
+
+
+class Memory(Protocol):
+    """What outlives the folder: a note in the vault's store."""
+
+    async def read(self) -> bytes | None:
+        """What was written last; ``None`` at first. Raises ``VaultError``."""
+
+    async def write(self, content: bytes) -> None:
+        """Durably, in place of what was there. Raises ``VaultError``."""
+
+
+class Forgetful:
+    """Keeps things for as long as it lives: for what is tried in memory."""
+
+    def __init__(self) -> None:
+        self.content: bytes | None = None
+
+    async def read(self) -> bytes | None:
+        """See ``Memory.read``."""
+        return self.content
+
+    async def write(self, content: bytes) -> None:
+        """See ``Memory.write``."""
+        self.content = content
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What was there for certain."""
+
+    base: Link = CHAIN_START  #: the line before the first that must still be there
+    checkpoint: Link = CHAIN_START  #: a line that was on the disk, and all before it
+
+
+async def recall(memory: Memory) -> Known:
+    """What was remembered last. Raises ``VaultError``."""
+    found = await memory.read()
+    return Known() if found is None else msgspec.json.decode(found, type=Known)
+
+
+async def remember(memory: Memory, known: Known) -> None:
+    """From now on this is what must be there. Raises ``VaultError``."""
+    await memory.write(msgspec.json.encode(known))

@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from proxy.audit.members import Event, body
-from proxy.audit.sink import Sink
+from proxy.audit.events import AuditEvent, body
+from proxy.audit.sinks import Sink
 from proxy.errors import VaultError
 
 #: Seconds of a window, lines at once in it, and kinds that are told apart in it.
 WINDOW: Final = 10.0
 AT_ONCE: Final = 20
-KINDS: Final = 200
+MOST_KINDS: Final = 200
 
 
 class Refusal(NamedTuple):
@@ -43,7 +43,7 @@ class Refusals:
         if self._monotonic() >= self._ends:
             self.flush()
         if refusal not in self._counts:
-            if len(self._counts) >= KINDS:
+            if len(self._counts) >= MOST_KINDS:
                 refusal = refusal._replace(by="", environment="")
             elif self._budget > 0 and self._put(refusal, 1):
                 self._budget -= 1
@@ -66,7 +66,7 @@ class Refusals:
 
     def _put(self, refusal: Refusal, count: int) -> bool:
         try:
-            self._sink.put(body(Event.REFUSED, **refusal._asdict(), via="interface", count=count))
+            self._sink.put(body(AuditEvent.REFUSED, **refusal._asdict(), via="interface", count=count))
         except VaultError:
             return False
         return True

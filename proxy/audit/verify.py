@@ -10,18 +10,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from proxy.audit.chain import BEGIN, Link, Mac, Read, read
-from proxy.audit.memory import Known
-from proxy.audit.segments import segments
+from proxy.audit.chain import CHAIN_START, Known, Link, Mac, ParsedLine, parse_line
+from proxy.audit.files import log_segments
 
 #: Faults that are told one by one; more of them are counted.
-MOST: Final = 1_000
+MOST_FAULTS: Final = 1_000
 
 #: Lines after which progress is told.
 _STEP: Final = 10_000
 
 
-class Fault(NamedTuple):
+class LogFault(NamedTuple):
     """Something that is wrong with a line, or between it and the one before."""
 
     file: str
@@ -30,32 +29,32 @@ class Fault(NamedTuple):
 
 
 @dataclass
-class Findings:
+class LogFindings:
     """What a look at the whole log has found."""
 
     lines: int = 0
     files: int = 0
-    last: Link = BEGIN
-    faults: list[Fault] = field(default_factory=list)
+    last: Link = CHAIN_START
+    faults: list[LogFault] = field(default_factory=list)
     more: int = 0  #: faults that are not listed
 
     def tell(self, file: str, line: int, text: str) -> None:
         """Add a fault."""
-        if len(self.faults) < MOST:
-            self.faults.append(Fault(file, line, text))
+        if len(self.faults) < MOST_FAULTS:
+            self.faults.append(LogFault(file, line, text))
         else:
             self.more += 1
 
 
-def verify(
+def verify_log(
     folder: Path, mac: Mac, known: Known | None, progress: Callable[[int], None] = lambda _lines: None
-) -> Findings:
+) -> LogFindings:
     """Look at every line of a folder. ``known``: ``None`` where there is no memory to compare with. Raises ``OSError``."""
-    found = Findings()
+    found = LogFindings()
     before = known.base if known is not None else None
-    met = known is None or known.checkpoint == BEGIN
+    met = known is None or known.checkpoint == CHAIN_START
     step = 0
-    for name, number, line in lines(folder):
+    for name, number, line in log_lines(folder):
         if number == 1:
             found.files += 1
         if not line:
@@ -65,7 +64,7 @@ def verify(
         if step == _STEP:
             progress(step)
             step = 0
-        seen = read(line)
+        seen = parse_line(line)
         if seen is None or not line.endswith(b"\n"):
             found.tell(name, number, "Is no line of an audit log: it was changed, or cut.")
             before = None
@@ -78,14 +77,14 @@ def verify(
         if known is not None and seen.n == known.checkpoint.n:
             met = met or seen.hash == known.checkpoint.hash
     progress(step)
-    found.last = before or BEGIN
+    found.last = before or CHAIN_START
     if not met and known is not None:
         text = f"Line {known.checkpoint.n} of the log was there and is missing, or another one stands in its place."
         found.tell(str(folder), 0, text)
     return found
 
 
-def _compare(found: Findings, at: tuple[str, int], before: Link, seen: Read) -> None:
+def _compare(found: LogFindings, at: tuple[str, int], before: Link, seen: ParsedLine) -> None:
     """A genuine line beside the genuine one before it."""
     name, number = at
     if seen.prev == before.hash and seen.n == before.n + 1:
@@ -101,9 +100,9 @@ def _compare(found: Findings, at: tuple[str, int], before: Link, seen: Read) -> 
     found.tell(name, number, text)
 
 
-def lines(folder: Path) -> Iterator[tuple[str, int, bytes]]:
+def log_lines(folder: Path) -> Iterator[tuple[str, int, bytes]]:
     """Every line with the name of its file and its number in it, oldest first; an empty one for an empty file."""
-    for path in segments(folder):
+    for path in log_segments(folder):
         with path.open("rb") as file:
             number = 0
             for number, line in enumerate(file, 1):

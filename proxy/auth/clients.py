@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from proxy.auth.passwords import Passwords
-from proxy.auth.sealed import SealedNote
+from proxy.auth.sealed_notes import SealedNote
 from proxy.clock import Clock
 from proxy.crypto.aead import RecordAead
 from proxy.crypto.passwords import new_ident
@@ -40,7 +40,7 @@ class Client(msgspec.Struct, frozen=True):
     external: str | None = None  #: the id that an external issuer gives it; such a client has no secret here
 
 
-class Made(NamedTuple):
+class NewClient(NamedTuple):
     """A client and its secret, which is known at this moment only."""
 
     client: Client
@@ -122,7 +122,7 @@ class Clients:
         admin: bool,
         policies: Sequence[str] = (),
         external: str | None = None,
-    ) -> Made:
+    ) -> NewClient:
         """A new client under policies that there are; ``external``: one of an external issuer, which gets no secret.
 
         Raises ``VaultError``: INVALID_INPUT for a name that is none, or an unknown environment; CONFLICT for an external id that
@@ -140,9 +140,9 @@ class Clients:
                 self._refuse_registered(external, environment)
             return client
 
-        return Made(await self._put(environment, client.id, made), secret)
+        return NewClient(await self._put(environment, client.id, made), secret)
 
-    async def renew(self, ident: str) -> Made:
+    async def renew(self, ident: str) -> NewClient:
         """Give a client a new secret; the old one and every token issued for it end. Raises ``VaultError(NOT_FOUND)``.
 
         A disabled client stays disabled, so ``VaultError(CONFLICT)``: it would be a secret for nothing. So would be one of a client
@@ -162,7 +162,7 @@ class Clients:
                 raise VaultError(Code.CONFLICT, "The client is disabled and stays so: make a new one in its place.")
             return msgspec.structs.replace(before, secret=stored, version=before.version + 1)
 
-        return Made(await self._put(environment, ident, changed), secret)
+        return NewClient(await self._put(environment, ident, changed), secret)
 
     async def disable(self, ident: str) -> Client:
         """End the client and its tokens, and keep it in the list. Raises ``VaultError(NOT_FOUND)``."""

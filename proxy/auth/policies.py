@@ -8,27 +8,36 @@ A client whose policy is not there any more has the rights of the others, and wi
 import asyncio
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from proxy.auth.granted import Keyed, firewall, granted, whole
-from proxy.auth.sealed import SealedNote
+from proxy.auth.audiences import Audiences
+from proxy.auth.clients import Clients
+from proxy.auth.passwords import KnownNetworks, Passwords, Throttle
+from proxy.auth.rights import Keyed, firewall, full_rights, granted
+from proxy.auth.sealed_notes import SealedNote
+from proxy.auth.token_service import ObserveTokens, TokenService
+from proxy.auth.tokens import SigningKeys, TokenIssuer
+from proxy.clock import Clock
+from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
-from proxy.model.policy import Policy, encode
-from proxy.model.rights import Firewall, Rights
+from proxy.model.policy import AccessPolicy, encode_policy
+from proxy.model.rights import FirewallMode, Rights
 from proxy.model.schema import Schema
+from proxy.storage.base import Store
 
 #: Combinations of policies, and of policies and schema, whose rights are kept.
-REMEMBERED: Final = 32_768
+MOST_CACHED_RIGHTS: Final = 32_768
 _TRIES: Final = 5
 
 
 class Standing(NamedTuple):
     """What is known of a caller by its policies alone, before a schema is named."""
 
-    firewall: Firewall | None = (
+    firewall: FirewallMode | None = (
         None  #: ``mask`` where one of them lets callers from outside in, unless one keeps them out
     )
     origins: frozenset[str] = frozenset()  #: where its pages may come from
@@ -41,16 +50,16 @@ class Standing(NamedTuple):
 _Place = TypeVar("_Place")
 _Value = TypeVar("_Value")
 #: From the policies that there are to those that there shall be.
-_Edit = Callable[[Mapping[str, "Kept"]], Mapping[str, "Kept"]]
+_Edit = Callable[[Mapping[str, "StoredPolicy"]], Mapping[str, "StoredPolicy"]]
 
 #: That of a client without policies.
 FREE: Final = Standing()
 
 
-class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
+class StoredPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
     """A policy, and whether files declared it last."""
 
-    policy: Policy
+    policy: AccessPolicy
     of_file: bool = False
 
 
@@ -60,7 +69,7 @@ class Policies:
     def __init__(self, note: SealedNote, keyed: Keyed) -> None:
         self._note = note
         self._keyed = keyed
-        self._known: dict[str, Kept] = {}
+        self._known: dict[str, StoredPolicy] = {}
         self._declared: frozenset[str] = frozenset()  # names that files have now
         self._writing = asyncio.Lock()
         self._standing: dict[tuple[str, ...], Standing] = {}
@@ -79,27 +88,27 @@ class Policies:
     def __len__(self) -> int:
         return len(self._known)
 
-    def find(self, name: str) -> Policy | None:
+    def find(self, name: str) -> AccessPolicy | None:
         """The policy of that name."""
         kept = self._known.get(name)
         return None if kept is None else kept.policy
 
-    def listed(self) -> list[Policy]:
+    def listed(self) -> list[AccessPolicy]:
         """All of them, by name."""
         return [self._known[name].policy for name in sorted(self._known)]
 
     # ------------------------------------------------------------------ changes
 
-    async def put(self, policy: Policy) -> bool:
+    async def put(self, policy: AccessPolicy) -> bool:
         """Put a policy in force; whether there was none of its name. Raises ``VaultError(CONFLICT)`` for one that a file declares."""
         self._refuse_declared(policy.name)
         new = policy.name not in self._known
-        await self._change(lambda known: {**known, policy.name: Kept(policy)})
+        await self._change(lambda known: {**known, policy.name: StoredPolicy(policy)})
         return new
 
-    async def declare(self, policies: Sequence[Policy]) -> list[str]:
+    async def declare(self, policies: Sequence[AccessPolicy]) -> list[str]:
         """Put the policies of files in force, all that the files have now; the names of those that changed."""
-        fresh = {policy.name: Kept(policy, of_file=True) for policy in policies}
+        fresh = {policy.name: StoredPolicy(policy, of_file=True) for policy in policies}
         changed = [name for name, kept in fresh.items() if self._known.get(name) != kept]
         if changed:
             await self._change(lambda known: {**known, **fresh})
@@ -123,7 +132,7 @@ class Policies:
         if found is None:
             own = self._of(names)
             origins = frozenset(origin for policy in own for origin in policy.origins)
-            mark = hashlib.sha256(encode([names, own])).hexdigest()[:32]
+            mark = hashlib.sha256(encode_policy([names, own])).hexdigest()[:32]
             guarded = any(policy.rows is not None or policy.external_acl is not None for policy in own)
             found = Standing(firewall(own), origins, mark, guarded)
             _keep(self._standing, names, found)
@@ -143,12 +152,12 @@ class Policies:
         """What a client without policies may do, as rights that know what is left of them outside of the country."""
         kept = self._whole.get(schema.name)
         if kept is None or kept[0] is not schema:
-            kept = self._whole[schema.name] = (schema, _marked(whole(schema), ""))
+            kept = self._whole[schema.name] = (schema, _marked(full_rights(schema), ""))
         return kept[1]
 
     # ------------------------------------------------------------------ parts
 
-    def _of(self, names: Iterable[str]) -> list[Policy]:
+    def _of(self, names: Iterable[str]) -> list[AccessPolicy]:
         return [self._known[name].policy for name in names if name in self._known]
 
     def _refuse_declared(self, name: str) -> None:
@@ -167,16 +176,16 @@ class Policies:
                 await self.load()  # another process was here first: the change is made to what it left
             raise VaultError(Code.CONFLICT, "Others change policies at the same moment: try again.")
 
-    async def _written(self, known: Mapping[str, Kept]) -> bool:
+    async def _written(self, known: Mapping[str, StoredPolicy]) -> bool:
         try:
-            await self._note.write(encode(known))
+            await self._note.write(encode_policy(known))
         except VaultError as error:
             if error.code is not Code.CONFLICT:
                 raise
             return False
         return True
 
-    def _install(self, known: Mapping[str, Kept]) -> None:
+    def _install(self, known: Mapping[str, StoredPolicy]) -> None:
         self._known = dict(known)
         self._standing.clear()
         self._rights.clear()
@@ -190,9 +199,58 @@ def _marked(rights: Rights, mark: str) -> Rights:
 
 
 def _keep(kept: dict[_Place, _Value], place: _Place, value: _Value) -> None:
-    if len(kept) >= REMEMBERED:
+    if len(kept) >= MOST_CACHED_RIGHTS:
         kept.clear()
     kept[place] = value
 
 
-_decode: Final = msgspec.json.Decoder(dict[str, Kept], float_hook=Decimal).decode
+_decode: Final = msgspec.json.Decoder(dict[str, StoredPolicy], float_hook=Decimal).decode
+
+
+# The token service of an opened store: everything read, and the first signing key made where there is none.
+
+
+@dataclass(frozen=True, slots=True)
+class AuthOptions:
+    """What the operator decides about access."""
+
+    lifetime: int = 300  #: of an access token, in seconds
+    audiences: Sequence[str] = ()  #: the addresses that are ours; none: those of the listener
+    apart: bool = True  #: whether tokens of the external issuer name their environment
+
+
+async def open_clients(
+    store: Store, keysets: Mapping[str, Keyset], passwords: Passwords, clock: Clock, *, apart: bool = True
+) -> Clients:
+    """The clients of the environments that these keysets belong to; ``apart`` as of ``Clients``."""
+    clients = Clients(store, passwords, clock, apart=apart)
+    for environment, keyset in keysets.items():
+        await clients.join(environment, keyset.aead())
+    return clients
+
+
+async def open_policies(store: Store, keyset: Keyset) -> Policies:
+    """The access policies of the environment that the keyset belongs to."""
+    policies = Policies(SealedNote(store, keyset.aead(), keyset.environment, "policies"), keyset.hasher)
+    await policies.load()
+    return policies
+
+
+async def open_service(
+    store: Store, keysets: Mapping[str, Keyset], clock: Clock, observe: ObserveTokens, options: AuthOptions
+) -> TokenService:
+    """The token service. The first environment's keyset seals the signing keys. ``close`` it after use."""
+    passwords = Passwords()
+    try:
+        await passwords.prepare()
+        clients = await open_clients(store, keysets, passwords, clock, apart=options.apart)
+        environment, keyset = next(iter(keysets.items()))
+        keys = SigningKeys(store, keyset.aead(), environment, clock)
+        await keys.load()
+        known = KnownNetworks(clock, SealedNote(store, keyset.aead(), environment, "networks"))
+        await known.load()
+    except BaseException:
+        passwords.close()
+        raise
+    tokens = TokenIssuer(clients, keys, Audiences(options.audiences), clock, options.lifetime)
+    return TokenService(tokens, passwords, Throttle(clock, known=known), observe)

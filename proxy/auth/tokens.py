@@ -6,26 +6,115 @@ ends or newer ones need the place. What can change is asked each time: the time,
 
 import secrets
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from proxy.auth.audiences import Audiences
 from proxy.auth.clients import Client, Clients
-from proxy.auth.keys import SigningKeys
+from proxy.auth.sealed_notes import SealedNote
 from proxy.clock import Clock
-from proxy.crypto.signing import signed_by
+from proxy.crypto.aead import RecordAead
+from proxy.crypto.jws import SigningKey, signed_by
 from proxy.errors import Code, VaultError
-from proxy.model.access import Principal
+from proxy.model.record import Principal
+from proxy.storage.base import Store
+
+# The keys that sign access tokens: sealed in the store, replaced by age while requests go on.
+#
+# A new key signs from the moment it is durable. The ones before verify until every token that they can have signed has
+# ended; then they are forgotten. Nobody has to do anything, and no request notices.
+
+
+#: Longest lifetime of a token that can be set, in seconds; a retired key verifies for as long.
+LONGEST_LIFETIME: Final = 3600
+
+#: Milliseconds after which another key signs.
+SIGNING_KEY_LIFETIME: Final = 24 * 3_600_000
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    seed: bytes
+    made_at: int
+    retired_at: int | None = None
+
+
+_decode = msgspec.json.Decoder(list[_Kept]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class SigningKeys:
+    """One key that signs, and those that only verify. ``load`` before use."""
+
+    def __init__(self, store: Store, aead: RecordAead, environment: str, clock: Clock) -> None:
+        self._note = SealedNote(store, aead, environment, "signing")
+        self._clock = clock
+        self._kept: list[_Kept] = []  # the last one signs
+        self.known: dict[str, SigningKey] = {}  #: by ``kid``; the last one signs
+
+    @property
+    def current(self) -> SigningKey:
+        """The key that signs."""
+        return self.known[next(reversed(self.known))]
+
+    def public(self) -> list[dict[str, Any]]:
+        """The public halves of all keys that verify, the newest first (RFC 7517)."""
+        return [key.jwk for key in reversed(self.known.values())]
+
+    async def load(self) -> None:
+        """Read the keys; a store without any gets the first one."""
+        self._adopt(await self._read())
+        await (self.upkeep() if self._kept else self.rotate())
+
+    async def upkeep(self) -> None:
+        """Rotate when the key is old enough, and forget those whose tokens have all ended. Raises what the store raises."""
+        now = self._clock()
+        if now - self._kept[-1].made_at >= SIGNING_KEY_LIFETIME:
+            await self.rotate()
+        elif any(_over(kept, now) for kept in self._kept):
+            await self._write([kept for kept in self._kept if not _over(kept, now)])
+
+    async def rotate(self) -> None:
+        """Sign with a fresh key from now on. Raises what the store raises; the key before goes on signing then."""
+        now = self._clock()
+        retired = [
+            kept if kept.retired_at is not None else msgspec.structs.replace(kept, retired_at=now)
+            for kept in self._kept
+            if not _over(kept, now)
+        ]
+        await self._write([*retired, _Kept(SigningKey.create().seed(), now)])
+
+    async def _read(self) -> list[_Kept]:
+        content = await self._note.read()
+        return _decode(content) if content else []
+
+    async def _write(self, kept: list[_Kept]) -> None:
+        try:
+            await self._note.write(_encode(kept))
+        except VaultError as error:
+            if error.code is not Code.CONFLICT:
+                raise
+            kept = await self._read()  # another process rotated: its keys are as good
+        self._adopt(kept)
+
+    def _adopt(self, kept: list[_Kept]) -> None:
+        keys = [SigningKey(item.seed) for item in kept]
+        self._kept = kept
+        self.known = {key.kid: key for key in keys}
+
+
+def _over(kept: _Kept, now: int) -> bool:
+    return kept.retired_at is not None and now - kept.retired_at > LONGEST_LIFETIME * 1000
+
 
 #: The media type of access tokens without ``application/`` (RFC 9068, section 2.1): a token for something else is none.
 KIND: Final = "at+jwt"
 
 #: Tokens remembered: one a client for ten thousand clients, with room for those that ask twice; some 20 MB when full.
-REMEMBERED: Final = 16_384
+MOST_CACHED_TOKENS: Final = 16_384
 
 
-class Claims(msgspec.Struct, frozen=True):
+class AccessClaims(msgspec.Struct, frozen=True):
     """What a token says (RFC 9068, section 2.2). Instants are seconds since the epoch."""
 
     iss: str
@@ -40,17 +129,16 @@ class Claims(msgspec.Struct, frozen=True):
 
 
 class _Seen(NamedTuple):
-    claims: Claims
+    claims: AccessClaims
     client: Client
     principal: Principal
     until: int  # milliseconds since the epoch
 
 
-_decode = msgspec.json.Decoder(Claims).decode
-_encode = msgspec.json.Encoder().encode
+_decode_claims = msgspec.json.Decoder(AccessClaims).decode
 
 
-class Tokens:
+class TokenIssuer:
     """Makes and checks the tokens of this instance. ``lifetime`` is in seconds."""
 
     def __init__(
@@ -70,7 +158,7 @@ class Tokens:
     def issue(self, client: Client, audience: Sequence[str]) -> str:
         """A token for this client at these addresses."""
         now = self._clock() // 1000
-        claims = Claims(
+        claims = AccessClaims(
             iss=self.audiences.first,
             sub=client.id,
             client_id=client.id,
@@ -87,7 +175,7 @@ class Tokens:
         """Whom the token stands for, at this moment. Raises ``VaultError(UNAUTHORIZED)``, and does not tell why."""
         return self._valid(token).principal
 
-    def claims(self, token: str) -> Claims | None:
+    def claims(self, token: str) -> AccessClaims | None:
         """What a valid token says; ``None`` for every other text (RFC 7662, section 2.2)."""
         try:
             return self._valid(token).claims
@@ -99,7 +187,7 @@ class Tokens:
         if seen is None or self.clients.find(seen.client.id) is not seen.client:  # a change makes a new object
             self._seen.pop(token, None)
             seen = self._read(token)
-            if len(self._seen) >= REMEMBERED:
+            if len(self._seen) >= MOST_CACHED_TOKENS:
                 del self._seen[next(iter(self._seen))]  # the oldest, which ends first
             self._seen[token] = seen
         if self._clock() >= seen.until:
@@ -109,7 +197,7 @@ class Tokens:
 
     def _read(self, token: str) -> _Seen:
         try:
-            claims = _decode(signed_by(token, self.keys.known, KIND))
+            claims = _decode_claims(signed_by(token, self.keys.known, KIND))
         except (ValueError, msgspec.MsgspecError):
             raise _refused() from None
         client = self.clients.find(claims.client_id)

@@ -17,9 +17,9 @@ from proxy.cli import (
     client,
     demo,
     environment,
-    exporting,
+    export,
     health,
-    importing,
+    import_,
     init,
     keys,
     policy,
@@ -46,8 +46,8 @@ COMMANDS: Final[dict[str, Command]] = {
     "schema": schema.COMMAND,
     "store": store.COMMAND,
     "audit": audit.COMMAND,
-    "import": importing.COMMAND,
-    "export": exporting.COMMAND,
+    "import": import_.COMMAND,
+    "export": export.COMMAND,
     "rehash": rehash.COMMAND,
 }
 

@@ -10,16 +10,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.audit.reading import Reader
-from proxy.cli import output
-from proxy.cli.command import FAULT, OK, Arguments, Command
-from proxy.cli.progress import Progress, progress
-from proxy.config import Settings, load
+from proxy.audit.files import LogReader
+from proxy.cli import command
+from proxy.cli.command import FAULT, OK, Arguments, Command, Progress, progress
+from proxy.config import Settings, load_settings
 from proxy.errors import Code, VaultError
 
 if TYPE_CHECKING:
-    from proxy.audit.verify import Findings
-    from proxy.composition.auditor import Auditor
+    from proxy.audit.verify import LogFindings
+    from proxy.bootstrap.audit import Auditor
 
 #: Seconds between looks for new lines.
 _LOOK: Final = 0.25
@@ -29,11 +28,11 @@ _SHOWN: Final = ("via", "by", "environment", "endpoint", "operation", "status", 
 _LISTS: Final = ("fields", "revealed", "covered", "files", "records")
 
 
-def verify(arguments: Arguments) -> int:
+def verify_audit(arguments: Arguments) -> int:
     """Exit status 0 when every line is there, unchanged and in its place."""
-    from proxy.audit.verify import verify as look
+    from proxy.audit.verify import verify_log as look
 
-    settings = load(arguments.config, os.environ)
+    settings = load_settings(arguments.config, os.environ)
     auditor = _auditor(settings)
     bar = progress("lines", None, "lines")
     try:
@@ -42,7 +41,7 @@ def verify(arguments: Arguments) -> int:
         raise _unreadable(settings, error) from None
     finally:
         bar.close()
-    output.show(told(findings), as_text(findings), as_json=arguments.json)
+    command.show(findings_json(findings), findings_text(findings), as_json=arguments.json)
     return FAULT if findings.faults else OK
 
 
@@ -53,7 +52,7 @@ def _counting(bar: Progress) -> Callable[[int], None]:
     return count
 
 
-def told(findings: "Findings") -> dict[str, Any]:
+def findings_json(findings: "LogFindings") -> dict[str, Any]:
     """The findings as JSON tells them."""
     return {
         "ok": not findings.faults,
@@ -65,24 +64,24 @@ def told(findings: "Findings") -> dict[str, Any]:
     }
 
 
-def as_text(findings: "Findings") -> str:
+def findings_text(findings: "LogFindings") -> str:
     """The same for people."""
-    looked = f"{output.counted(findings.lines, 'line')} in {output.counted(findings.files, 'file')}"
+    looked = f"{command.count_noun(findings.lines, 'line')} in {command.count_noun(findings.files, 'file')}"
     lines = [f"Looked at {looked}; the last one is line {findings.last.n}."]
     lines += [f"  {fault.file}{f':{fault.line}' if fault.line else ''}: {fault.text}" for fault in findings.faults]
     if findings.more:
         lines.append(f"  and {findings.more} faults more.")
     count = len(findings.faults) + findings.more
     whole = "Every line is there, unchanged and in its place."
-    lines.append(f"{output.counted(count, 'fault')} in all." if count else whole)
+    lines.append(f"{command.count_noun(count, 'fault')} in all." if count else whole)
     return "\n".join(lines)
 
 
 def tail(arguments: Arguments) -> int:
     """Print the last lines, and those that come."""
-    settings = load(arguments.config, os.environ)
+    settings = load_settings(arguments.config, os.environ)
     wanted = _wanted(settings, arguments)
-    reader = Reader(_folder(settings))
+    reader = LogReader(_folder(settings))
     show: Callable[[bytes], None] = _raw if arguments.json else _pretty
     try:
         for line in deque(_chosen(reader, wanted), maxlen=arguments.lines):
@@ -101,7 +100,7 @@ def tail(arguments: Arguments) -> int:
     return OK
 
 
-def _chosen(reader: Reader, wanted: bytes) -> Iterator[bytes]:
+def _chosen(reader: LogReader, wanted: bytes) -> Iterator[bytes]:
     return (line for _, line in reader.lines() if wanted in line)
 
 
@@ -118,7 +117,7 @@ def _wanted(settings: Settings, arguments: Arguments) -> bytes:
 def _auditor(settings: Settings) -> "Auditor":
     import asyncio
 
-    from proxy.composition.auditor import auditor
+    from proxy.bootstrap.audit import auditor
 
     return asyncio.run(auditor(settings))
 
@@ -168,7 +167,7 @@ COMMAND: Final = Command(
         "verify": Command(
             summary="Look at every line of the audit log; name those that were changed, moved, or are missing.",
             example="domicile audit verify --config domicile.yaml",
-            run=verify,
+            run=verify_audit,
             data=True,
         ),
         "tail": Command(

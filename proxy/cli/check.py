@@ -8,26 +8,26 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from proxy.cli import output
+from proxy.cli import command
 from proxy.cli.command import FAULT, OK, Arguments, Command
-from proxy.config import Settings, load
+from proxy.config import Settings, load_settings
 from proxy.errors import VaultError
 
 #: Looks at one part; answers what it looked at, or an empty text.
-Part = Callable[[Settings], str]
+SettingsCheck = Callable[[Settings], str]
 
 
 def _rules(settings: Settings) -> str:
-    from proxy.bootstrap import load_rules
+    from proxy.bootstrap.instance import load_rules
 
     rules = load_rules(settings)
     return str(settings.rules) if rules.endpoints else f"none at {settings.rules}: the vault alone is in use"
 
 
 def _records(settings: Settings) -> str:
-    from proxy.bootstrap import load_rules
-    from proxy.model.builtin import records_schema
-    from proxy.redactor.kept import refuse_unfit
+    from proxy.bootstrap.instance import load_rules
+    from proxy.model.schema import records_schema
+    from proxy.redactor.exchange.runtime import refuse_unfit
 
     try:
         rules = load_rules(settings)
@@ -38,8 +38,8 @@ def _records(settings: Settings) -> str:
 
 
 def _keys(settings: Settings) -> str:
-    from proxy.bootstrap import check_keys
-    from proxy.composition.stores import key_source
+    from proxy.bootstrap.instance import check_keys
+    from proxy.bootstrap.storage import key_source
 
     check_keys(settings)
     if settings.keys.source != "file":
@@ -49,14 +49,14 @@ def _keys(settings: Settings) -> str:
 
 
 def _store(settings: Settings) -> str:
-    from proxy.bootstrap import check_store
+    from proxy.bootstrap.instance import check_store
 
     left_out = check_store(settings)
     return f"{settings.store.path}, {left_out}" if left_out else str(settings.store.path)
 
 
 def _audit(settings: Settings) -> str:
-    from proxy.audit.opening import check_folder
+    from proxy.audit.open_log import check_folder
 
     folder = settings.audit.folder
     check_folder(folder)
@@ -64,7 +64,7 @@ def _audit(settings: Settings) -> str:
 
 
 def _schemas(settings: Settings) -> str:
-    from proxy.config.schemas import read_schemas
+    from proxy.config.declarations import read_schemas
 
     if settings.schemas is None:
         return ""
@@ -73,7 +73,7 @@ def _schemas(settings: Settings) -> str:
 
 
 def _policies(settings: Settings) -> str:
-    from proxy.config.policies import read_policies
+    from proxy.config.declarations import read_policies
 
     if settings.policies is None:
         return ""
@@ -82,7 +82,7 @@ def _policies(settings: Settings) -> str:
 
 
 def _upstream(settings: Settings) -> str:
-    from proxy.bootstrap import check_upstream, load_rules
+    from proxy.bootstrap.instance import check_upstream, load_rules
 
     try:
         rules = load_rules(settings)
@@ -93,7 +93,7 @@ def _upstream(settings: Settings) -> str:
 
 
 def _access(settings: Settings) -> str:
-    from proxy.composition.asking import check_asking
+    from proxy.bootstrap.api import check_asking
 
     return check_asking(settings)
 
@@ -101,20 +101,20 @@ def _access(settings: Settings) -> str:
 def _firewall(settings: Settings) -> str:
     if settings.firewall.country_database is None:
         return ""
-    from proxy.composition.guard import check_firewall
+    from proxy.bootstrap.edge import check_firewall
 
     return check_firewall(settings.firewall.country_database)
 
 
 def _tls(settings: Settings) -> str:
-    from proxy.composition.doors import check_doors
+    from proxy.bootstrap.network import check_doors
 
     check_doors(settings)
     return ", ".join(map(str, settings.listen.tls.certificate))
 
 
 #: What is looked at after the settings, by name, in this order.
-PARTS: Final[dict[str, Part]] = {
+PARTS: Final[dict[str, SettingsCheck]] = {
     "rules": _rules,
     "schemas": _schemas,
     "records": _records,
@@ -132,16 +132,16 @@ PARTS: Final[dict[str, Part]] = {
 def run(arguments: Arguments) -> int:
     """Exit status 0 when everything is in order."""
     places: dict[str, str] = {}
-    faults = look(lambda: load(arguments.config, os.environ), PARTS, places)
+    faults = run_checks(lambda: load_settings(arguments.config, os.environ), PARTS, places)
     names = ["settings", *PARTS]
-    data = {name: output.fault(faults[name]) if name in faults else None for name in names if _looked(name, faults)}
+    data = {name: command.fault(faults[name]) if name in faults else None for name in names if _looked(name, faults)}
     text = "\n".join(line for name in data for line in _lines(name, faults, places))
-    output.show({"ok": not faults, "faults": data, "places": places}, text, as_json=arguments.json)
+    command.show({"ok": not faults, "faults": data, "places": places}, text, as_json=arguments.json)
     return FAULT if faults else OK
 
 
-def look(
-    settings: Callable[[], Settings], parts: Mapping[str, Part], places: dict[str, str] | None = None
+def run_checks(
+    settings: Callable[[], Settings], parts: Mapping[str, SettingsCheck], places: dict[str, str] | None = None
 ) -> dict[str, VaultError]:
     """The fault of each part that has one; of the settings alone where they have one. ``places`` gets what was looked at."""
     try:
@@ -172,7 +172,7 @@ def _lines(name: str, faults: Mapping[str, VaultError], places: Mapping[str, str
     )
     if first != name:  # the store cannot be opened without its key: one sentence is enough
         return [f"{name}: cannot be looked at; mend {first} first"]
-    return [f"{name}: {error.message}", *output.lines(error.details)]
+    return [f"{name}: {error.message}", *command.detail_lines(error.details)]
 
 
 COMMAND: Final = Command(

@@ -6,25 +6,25 @@ from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from proxy.cli import output
+from proxy.cli import command
+from proxy.cli.backend import stopped_first
 from proxy.cli.command import OK, Arguments, Command
 from proxy.cli.health import reachable
-from proxy.cli.instance import stopped_first
 from proxy.clock import to_wire
-from proxy.config import Settings, load
+from proxy.config import Settings, load_settings
 from proxy.errors import Code, VaultError
 
 if TYPE_CHECKING:
-    from proxy.auth.clients import Client, Clients, Made
+    from proxy.auth.clients import Client, Clients, NewClient
     from proxy.auth.policies import Policies
-    from proxy.composition.recorded import Record
+    from proxy.bootstrap.offline import OfflineChanges
 
-Result = TypeVar("Result")
+_Result = TypeVar("_Result")
 
 
-def create(arguments: Arguments) -> int:
+def create_client_command(arguments: Arguments) -> int:
     """Make a client and print its secret, this once."""
-    settings = load(arguments.config, os.environ)
+    settings = load_settings(arguments.config, os.environ)
     made = _run(_create(settings, arguments))
     if arguments.external is not None:
         data = {
@@ -32,43 +32,45 @@ def create(arguments: Arguments) -> int:
             "client_id": made.client.id,
             "external_id": arguments.external,
         }
-        output.show(data, f"Registered the client {arguments.external} of the external issuer.", as_json=arguments.json)
+        command.show(
+            data, f"Registered the client {arguments.external} of the external issuer.", as_json=arguments.json
+        )
         return OK
-    data = told(settings, made)
-    output.show(data, as_text("Made the client.", data), as_json=arguments.json)
+    data = credentials_text(settings, made)
+    command.show(data, client_text("Made the client.", data), as_json=arguments.json)
     return OK
 
 
-def listing(arguments: Arguments) -> int:
+def list_clients_command(arguments: Arguments) -> int:
     """Print the clients, oldest first; never a secret."""
-    clients = _run(_listed(load(arguments.config, os.environ)))
+    clients = _run(_listed(load_settings(arguments.config, os.environ)))
     data = [_shown(client) for client in clients]
     lines = [
         "  ".join([item["client_id"], item["created_at"], item["environment_id"], _state(item).ljust(8), item["name"]])
         for item in data
     ]
-    output.show({"clients": data}, "\n".join(lines or ["There is no client yet."]), as_json=arguments.json)
+    command.show({"clients": data}, "\n".join(lines or ["There is no client yet."]), as_json=arguments.json)
     return OK
 
 
 def disable(arguments: Arguments) -> int:
     """End a client and its tokens; it stays in the list."""
-    client = _run(_disable(load(arguments.config, os.environ), arguments.client))
-    output.show(_shown(client), f"The client {client.name} is disabled.", as_json=arguments.json)
+    client = _run(_disable(load_settings(arguments.config, os.environ), arguments.client))
+    command.show(_shown(client), f"The client {client.name} is disabled.", as_json=arguments.json)
     return OK
 
 
 def rotate_secret(arguments: Arguments) -> int:
     """Give a client a new secret and print it, this once; the old one and its tokens end."""
-    settings = load(arguments.config, os.environ)
-    data = told(settings, _run(_renew(settings, arguments.client)))
-    output.show(data, as_text("The client has a new secret.", data), as_json=arguments.json)
+    settings = load_settings(arguments.config, os.environ)
+    data = credentials_text(settings, _run(_renew(settings, arguments.client)))
+    command.show(data, client_text("The client has a new secret.", data), as_json=arguments.json)
     return OK
 
 
-def told(settings: Settings, made: "Made") -> dict[str, Any]:
+def credentials_text(settings: Settings, made: "NewClient") -> dict[str, Any]:
     """What somebody needs to use a new client."""
-    from proxy.composition.doors import address_of
+    from proxy.bootstrap.network import address_of
 
     address = address_of(settings, str(reachable(settings.listen.vault)))
     return {
@@ -80,7 +82,7 @@ def told(settings: Settings, made: "Made") -> dict[str, Any]:
     }
 
 
-def as_text(first: str, data: dict[str, Any]) -> str:
+def client_text(first: str, data: dict[str, Any]) -> str:
     """The same for people, and where the secret belongs."""
     width = max(map(len, data))
     return "\n".join(
@@ -94,22 +96,22 @@ def as_text(first: str, data: dict[str, Any]) -> str:
 
 @asynccontextmanager
 async def _opened(
-    settings: Settings, record: "Record | None" = None
+    settings: Settings, record: "OfflineChanges | None" = None
 ) -> "AsyncIterator[tuple[Clients, Mapping[str, Policies]]]":
-    from proxy.composition.stopped import stopped_access
+    from proxy.bootstrap.offline import stopped_access
 
     with stopped_first("stop it first, or ask it itself, with /api/clients and an administrator's token."):
         async with stopped_access(settings, record) as opened:
             yield opened
 
 
-def _run(work: Coroutine[Any, Any, Result]) -> Result:
+def _run(work: Coroutine[Any, Any, _Result]) -> _Result:
     import asyncio
 
     return asyncio.run(work)
 
 
-async def _create(settings: Settings, arguments: Arguments) -> "Made":
+async def _create(settings: Settings, arguments: Arguments) -> "NewClient":
     record = _record("create_client", arguments.environment)
     async with _opened(settings, record) as (clients, policies):
         _check_policies(policies, arguments)
@@ -150,7 +152,7 @@ async def _disable(settings: Settings, ident: str) -> "Client":
         return client
 
 
-async def _renew(settings: Settings, ident: str) -> "Made":
+async def _renew(settings: Settings, ident: str) -> "NewClient":
     record = _record("rotate_client_secret")
     async with _opened(settings, record) as (clients, _):
         await record.ready()
@@ -159,10 +161,10 @@ async def _renew(settings: Settings, ident: str) -> "Made":
         return made
 
 
-def _record(operation: str, environment: str = "") -> "Record":
-    from proxy.composition.recorded import Record
+def _record(operation: str, environment: str = "") -> "OfflineChanges":
+    from proxy.bootstrap.offline import OfflineChanges
 
-    return Record(operation, environment)
+    return OfflineChanges(operation, environment)
 
 
 def _shown(client: "Client") -> dict[str, Any]:
@@ -209,14 +211,14 @@ COMMAND: Final = Command(
         "create": Command(
             summary="Make a client and print its secret once.",
             example="domicile client create --environment default crm",
-            run=create,
+            run=create_client_command,
             arguments=_create_arguments,
             data=True,
         ),
         "list": Command(
             summary="List the clients, oldest first; never a secret.",
             example="domicile client list --json",
-            run=listing,
+            run=list_clients_command,
             data=True,
         ),
         "disable": Command(

@@ -5,16 +5,48 @@ A file of this room exports ``COMMAND``; this file builds the argparse tree from
 """
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Protocol, cast
 
 from proxy import __version__
-from proxy.cli import output
-from proxy.errors import VaultError
+from proxy.errors import Detail, VaultError
+
+# How commands print: results on standard output, faults on standard error, both as text or JSON.
+
+
+def show(data: Any, text: str, *, as_json: bool) -> None:
+    """Print a result: ``text`` for people, or ``data`` as one line of JSON."""
+    print(json.dumps(data, ensure_ascii=False) if as_json else text)
+
+
+def count_noun(count: int, what: str) -> str:
+    """``1 line``, ``2 lines``: a number and the regular noun that it counts."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def complain(error: VaultError, *, as_json: bool) -> None:
+    """Print a fault: its message and one line per detail, or ``{code, message, details}`` on standard output."""
+    if as_json:
+        print(json.dumps(fault(error), ensure_ascii=False))
+    else:
+        print("\n".join([f"domicile: {error.message}", *detail_lines(error.details)]), file=sys.stderr)
+
+
+def fault(error: VaultError) -> dict[str, Any]:
+    """A fault as JSON tells it."""
+    details = [{"source": detail.source, "text": detail.text} for detail in error.details]
+    return {"code": str(error.code), "message": error.message, "details": details}
+
+
+def detail_lines(details: Sequence[Detail]) -> list[str]:
+    """One indented line per detail: where, and what to do."""
+    return [f"  {detail.source}: {detail.text}" for detail in details]
+
 
 OK: Final = 0
 FAULT: Final = 1  #: a fault that the command names
@@ -71,7 +103,7 @@ def execute(commands: Mapping[str, Command], argv: Sequence[str] | None) -> int:
         sys.stdout.flush()
         return status
     except VaultError as error:
-        output.complain(error, as_json=getattr(arguments, "json", False))
+        complain(error, as_json=getattr(arguments, "json", False))
         return FAULT
     except BrokenPipeError:  # the reader of a pipe went away; nothing is left to tell it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -103,3 +135,26 @@ def _grow(parent: argparse.ArgumentParser, commands: Mapping[str, Command]) -> N
         if command.data:
             branch.add_argument("--json", action="store_true", help="print JSON")
         command.arguments(branch)
+
+
+# Progress of long work: a bar on a terminal, nothing where standard error is none (a job, a pipe).
+
+
+class Progress(Protocol):
+    """What work tells of itself; close it at the end, whatever that is."""
+
+    def update(self, n: float = 1) -> bool | None:
+        """So many more are done."""
+
+    def close(self) -> None:
+        """Leave the bar as it stands."""
+
+
+def progress(title: str, total: int | None, unit: str, done: int = 0) -> Progress:
+    """A bar for ``total`` units (``None``: nobody knows), of which ``done`` have been done before."""
+    from tqdm import tqdm  # some 15 ms that `domicile health`, which probes call every few seconds, need not spend
+
+    bar = tqdm(
+        desc=title, total=total, unit=f" {unit}", initial=done, disable=not sys.stderr.isatty(), dynamic_ncols=True
+    )
+    return cast("Progress", bar)

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from proxy.cli.command import OK, Arguments, Command
-from proxy.config import Address, Settings, load
-from proxy.config.environment import variable
-from proxy.config.table import SETTINGS
+from proxy.config import ListenAddress, Settings, load_settings
+from proxy.config.document import variable
+from proxy.config.schema import SETTINGS
 from proxy.errors import Code, VaultError
-from proxy.model.environment import DEFAULT
+from proxy.model.record import DEFAULT
 
 if TYPE_CHECKING:
-    from proxy.auth.clients import Clients, Made
+    from proxy.auth.clients import Clients, NewClient
 
 _HOST: Final = "127.0.0.1"
 _RULES: Final = Path("rules/contacts.yaml")
@@ -27,7 +27,7 @@ _COUNTRY: Final = "se"  #: where the people of the samples live
 _VISITOR: Final = "demo"  #: name of the client that the demo shows
 
 #: Ports in the order of ``Ports``.
-Wanted = tuple[int, int, int, int, int]
+WantedPorts = tuple[int, int, int, int, int]
 
 _TEXT: Final = """
   Domicile is running. Open the first address in a browser:
@@ -61,7 +61,7 @@ class Ports:
     application: int
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def demo_arguments(parser: argparse.ArgumentParser) -> None:
     """Where the demo keeps its data, and which port it asks for first."""
     parser.add_argument("--data", metavar="FOLDER", type=Path, default=Path("demo-data"), help="default: ./demo-data")
     parser.add_argument(
@@ -84,9 +84,9 @@ def run(arguments: Arguments) -> int:
     return _run(arguments, (0, 0, 0, 0, 0))
 
 
-def _run(arguments: Arguments, wanted: Wanted) -> int:
+def _run(arguments: Arguments, wanted: WantedPorts) -> int:
+    from proxy.bootstrap.edge import raise_file_limit
     from proxy.cli.process import run_on_uvloop
-    from proxy.composition.guard import raise_file_limit
 
     ports = free_ports(wanted)
     settings = _settings(arguments, ports)
@@ -112,18 +112,18 @@ def _settings(arguments: Arguments, ports: Ports) -> Settings:
         "listen.vault": f"{_HOST}:{ports.vault}",
         "listen.admin": f"{_HOST}:{ports.admin}",
     }
-    settings = load(arguments.config, {**os.environ, **{variable(name): text for name, text in own.items()}})
+    settings = load_settings(arguments.config, {**os.environ, **{variable(name): text for name, text in own.items()}})
     return replace(settings, country=settings.country or _COUNTRY)
 
 
 async def demo(settings: Settings, ports: Ports) -> int:
     """Start everything, say where to look, wait for Ctrl-C."""
-    from proxy.bootstrap import Overrides, running
+    from proxy.bootstrap.instance import Overrides, running
     from proxy.cli.process import stop_signal
     from proxy.demo.contacts import STORE, contacts_app
-    from proxy.demo.samples import plant
-    from proxy.demo.twoviews import Links, twoviews_app
-    from proxy.web.listening import listen
+    from proxy.demo.store import plant
+    from proxy.demo.two_views import Links, twoviews_app
+    from proxy.net.listener import listen
 
     links = Links(
         proxy=f"http://{_HOST}:{ports.proxy}",
@@ -137,10 +137,10 @@ async def demo(settings: Settings, ports: Ports) -> int:
         started = await stack.enter_async_context(running(settings, Overrides({"contacts": links.application})))
         visitor = await _visitor(started.auth.clients)
         contacts = contacts_app(settings.data / "contacts.json")
-        await stack.enter_async_context(listen("application", Address(_HOST, ports.application), contacts))
+        await stack.enter_async_context(listen("application", ListenAddress(_HOST, ports.application), contacts))
         await plant(links.proxy)
         views = twoviews_app(links, contacts[STORE])
-        await stack.enter_async_context(listen("page", Address(_HOST, ports.page), views))
+        await stack.enter_async_context(listen("page", ListenAddress(_HOST, ports.page), views))
         print(
             _TEXT.format(
                 page=f"http://{_HOST}:{ports.page}",
@@ -160,13 +160,13 @@ async def demo(settings: Settings, ports: Ports) -> int:
     return OK
 
 
-async def _visitor(clients: "Clients") -> "Made":
+async def _visitor(clients: "Clients") -> "NewClient":
     """A client for whoever tries the demo: the same one at each start, with a new secret, for it is kept nowhere."""
     known = [client for client in clients.listed() if client.name == _VISITOR and not client.disabled]
     return await (clients.renew(known[0].id) if known else clients.create(_VISITOR, DEFAULT, admin=True))
 
 
-def free_ports(wanted: Wanted) -> Ports:
+def free_ports(wanted: WantedPorts) -> Ports:
     """The wanted ports of 127.0.0.1 in the order of ``Ports``, each replaced by a free one when somebody has it."""
     taken: set[int] = set()
     return Ports(*(_free(port, taken) for port in wanted))
@@ -197,5 +197,5 @@ COMMAND: Final = Command(
     summary="See it work: a sample application, the proxy and the vault, and a page that shows both views.",
     example="domicile demo",
     run=run,
-    arguments=arguments,
+    arguments=demo_arguments,
 )

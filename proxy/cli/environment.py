@@ -6,62 +6,61 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from proxy.cli import output
+from proxy.cli import command
+from proxy.cli.backend import stopped_first
 from proxy.cli.command import OK, Arguments, Command
-from proxy.cli.instance import stopped_first
 from proxy.clock import to_wire
-from proxy.config import load
+from proxy.config import load_settings
 from proxy.errors import Code, VaultError
-from proxy.model.environment import DEFAULT
+from proxy.model.record import DEFAULT
 
 if TYPE_CHECKING:
-    from proxy.composition.recorded import Record
-    from proxy.composition.stopped import StoppedEnvironments
-    from proxy.model.environment import Environment
+    from proxy.bootstrap.offline import OfflineChanges, StoppedEnvironments
+    from proxy.model.record import Environment
 
-Result = TypeVar("Result")
+_Result = TypeVar("_Result")
 
 
-def create(arguments: Arguments) -> int:
+def create_environment_command(arguments: Arguments) -> int:
     """Make an environment, with keys of its own and nothing in it."""
     data = _shown(_run(_create(arguments)))
     text = (
         f"Made the environment {data['environment_id']} ({data['name']}).\n"
         f"Next: domicile client create --environment {data['environment_id']} --admin NAME"
     )
-    output.show(data, text, as_json=arguments.json)
+    command.show(data, text, as_json=arguments.json)
     return OK
 
 
-def listing(arguments: Arguments) -> int:
+def list_environments_command(arguments: Arguments) -> int:
     """Print the environments, oldest first."""
     data = [_shown(found) for found in _run(_listed(arguments))]
     width = max(len(item["environment_id"]) for item in data)
     lines = [f"{item['environment_id']:<{width}}  {item['created_at']}  {item['name']}" for item in data]
-    output.show({"environments": data}, "\n".join(lines), as_json=arguments.json)
+    command.show({"environments": data}, "\n".join(lines), as_json=arguments.json)
     return OK
 
 
-def delete(arguments: Arguments) -> int:
+def delete_environment_command(arguments: Arguments) -> int:
     """Remove an environment with its clients and schemas; with its records only where that was said."""
     held = _run(_delete(arguments))
     data = {"environment_id": arguments.id, "records": held}
     text = f"The environment {arguments.id} is gone, with {held} records; its keys are destroyed."
-    output.show(data, text, as_json=arguments.json)
+    command.show(data, text, as_json=arguments.json)
     return OK
 
 
 @asynccontextmanager
-async def _opened(arguments: Arguments, record: "Record | None" = None) -> "AsyncIterator[StoppedEnvironments]":
-    from proxy.composition.stopped import stopped_environments
+async def _opened(arguments: Arguments, record: "OfflineChanges | None" = None) -> "AsyncIterator[StoppedEnvironments]":
+    from proxy.bootstrap.offline import stopped_environments
 
     advice = "stop it first, or ask it itself, with /api/environments and the token of an administrator of default."
     with stopped_first(advice):
-        async with stopped_environments(load(arguments.config, os.environ), record) as environments:
+        async with stopped_environments(load_settings(arguments.config, os.environ), record) as environments:
             yield environments
 
 
-def _run(work: Coroutine[Any, Any, Result]) -> Result:
+def _run(work: Coroutine[Any, Any, _Result]) -> _Result:
     import asyncio
 
     return asyncio.run(work)
@@ -96,10 +95,10 @@ async def _delete(arguments: Arguments) -> int:
         return held
 
 
-def _record(operation: str) -> "Record":
-    from proxy.composition.recorded import Record
+def _record(operation: str) -> "OfflineChanges":
+    from proxy.bootstrap.offline import OfflineChanges
 
-    return Record(operation, DEFAULT)
+    return OfflineChanges(operation, DEFAULT)
 
 
 def _shown(environment: "Environment") -> dict[str, Any]:
@@ -127,20 +126,20 @@ COMMAND: Final = Command(
         "create": Command(
             summary="Make an environment, with keys of its own and nothing in it.",
             example="domicile environment create --id acme 'Acme AB'",
-            run=create,
+            run=create_environment_command,
             arguments=_create_arguments,
             data=True,
         ),
         "list": Command(
             summary="List the environments, oldest first.",
             example="domicile environment list --json",
-            run=listing,
+            run=list_environments_command,
             data=True,
         ),
         "delete": Command(
             summary="Remove an environment and destroy its keys; what it held cannot be opened any more.",
             example="domicile environment delete acme --records",
-            run=delete,
+            run=delete_environment_command,
             arguments=_delete_arguments,
             data=True,
         ),

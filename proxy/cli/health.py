@@ -6,10 +6,10 @@ import os
 import urllib.parse
 from typing import Final
 
-from proxy.cli import output
+from proxy.cli import command
 from proxy.cli.command import FAULT, OK, Arguments, Command
-from proxy.config import load
-from proxy.config.settings import Address
+from proxy.config import load_settings
+from proxy.config.settings import ListenAddress
 
 _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # recognised here, not listened at
 
@@ -26,13 +26,13 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: Arguments) -> int:
     """Exit status 0 when the answer is 200."""
     url: str = arguments.url or _own(arguments)
-    status, text = ask(url, arguments.timeout)
+    status, text = probe(url, arguments.timeout)
     healthy = status == 200
-    output.show({"healthy": healthy, "url": url, "status": status}, f"{url}: {text}", as_json=arguments.json)
+    command.show({"healthy": healthy, "url": url, "status": status}, f"{url}: {text}", as_json=arguments.json)
     return OK if healthy else FAULT
 
 
-def ask(url: str, timeout: float) -> tuple[int | None, str]:
+def probe(url: str, timeout: float) -> tuple[int | None, str]:
     """The status of the answer, ``None`` without one, and a text for people. ``timeout`` in seconds, for each wait."""
     parts = urllib.parse.urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=timeout)
@@ -52,11 +52,11 @@ def ask(url: str, timeout: float) -> tuple[int | None, str]:
 
 def _own(arguments: Arguments) -> str:
     """The address of the admin listener of the settings, as seen from this machine."""
-    here = reachable(load(arguments.config, os.environ).listen.admin)
+    here = reachable(load_settings(arguments.config, os.environ).listen.admin)
     return f"http://{here}/{'readyz' if arguments.ready else 'healthz'}"
 
 
-def reachable(listening: Address) -> Address:
+def reachable(listening: ListenAddress) -> ListenAddress:
     """Where this machine reaches what listens there."""
     return listening._replace(host=_WILDCARDS.get(listening.host, listening.host))
 

@@ -6,16 +6,16 @@ import os
 import sys
 from typing import Final
 
-from proxy.cli import output
-from proxy.cli.client import as_text, told
+from proxy.cli import command
+from proxy.cli.client import client_text, credentials_text
 from proxy.cli.command import OK, Arguments, Command
-from proxy.config import Settings, load
+from proxy.config import Settings, load_settings
 from proxy.config.load import DEFAULT_FILE
-from proxy.config.values import country
-from proxy.model.environment import DEFAULT
+from proxy.config.parsers import country
+from proxy.model.record import DEFAULT
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def init_arguments(parser: argparse.ArgumentParser) -> None:
     """The country may be given here, for a first try without a settings file."""
     parser.add_argument("--country", metavar="CC", type=_country, help="the country of this instance, such as se")
 
@@ -24,11 +24,11 @@ def run(arguments: Arguments) -> int:
     """Make what is missing. Running it again changes nothing, and shows no secret."""
     import asyncio
 
-    from proxy.bootstrap import first_client, prepare
+    from proxy.bootstrap.instance import first_client, prepare_instance
 
-    given = load(arguments.config, os.environ)
+    given = load_settings(arguments.config, os.environ)
     settings = dataclasses.replace(given, country=arguments.country or given.country or _asked(given))
-    made = asyncio.run(prepare(settings))
+    made = asyncio.run(prepare_instance(settings))
     client = asyncio.run(first_client(settings))
     place = settings.keys.place if settings.keys.source == "file" else f"the environment variable {settings.keys.place}"
     data = {
@@ -39,7 +39,7 @@ def run(arguments: Arguments) -> int:
         "made": made,
     }
     if client is not None:
-        data |= told(settings, client)
+        data |= credentials_text(settings, client)
     text = "\n".join(
         [
             "Made the vault." if made else f"The vault was there already{'.' if client else '; nothing was changed.'}",
@@ -47,7 +47,7 @@ def run(arguments: Arguments) -> int:
             f"  store        {settings.store.path}",
             f"  keys         {place}",
             *(
-                [as_text("Made the first client, an administrator.", told(settings, client))]
+                [client_text("Made the first client, an administrator.", credentials_text(settings, client))]
                 if client is not None
                 else []
             ),
@@ -55,13 +55,13 @@ def run(arguments: Arguments) -> int:
             _next(settings.country, given.country, arguments),
         ]
     )
-    output.show(data, text, as_json=arguments.json)
+    command.show(data, text, as_json=arguments.json)
     return OK
 
 
 def _asked(settings: Settings) -> str:
     """The country of a vault that is there already, else what is typed on a terminal. Raises ``VaultError`` (BAD_SETTINGS)."""
-    from proxy.composition.stores import country_of
+    from proxy.bootstrap.storage import country_of
 
     if settings.store.path.exists() or not sys.stdin.isatty():
         return country_of(settings)
@@ -99,6 +99,6 @@ COMMAND: Final = Command(
     summary="Make the data folder, the key file, an empty vault and its first client, whose secret is printed once.",
     example="domicile init --country se",
     run=run,
-    arguments=arguments,
+    arguments=init_arguments,
     data=True,
 )

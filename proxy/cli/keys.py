@@ -9,21 +9,20 @@ import os
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
-from proxy.cli import output
+from proxy.cli import command
+from proxy.cli.backend import instance_arguments, stopped_first
 from proxy.cli.command import OK, Arguments, Command
-from proxy.cli.instance import instance_arguments, stopped_first
-from proxy.cli.remote import refusal, remote
-from proxy.config import load
-from proxy.model.environment import DEFAULT
-from proxy.model.keys import KeyKind
+from proxy.cli.remote import refusal_of, remote
+from proxy.config import load_settings
+from proxy.model.record import DEFAULT, KeyKind
 
-Result = TypeVar("Result")
+_Result = TypeVar("_Result")
 
 
-def listing(arguments: Arguments) -> int:
+def list_keys_command(arguments: Arguments) -> int:
     """Print every key by its id; never a key."""
     data = _asked(arguments, "GET", "/api/keys") if arguments.url else _run(_listed(arguments))
-    output.show(data, _text(data), as_json=arguments.json)
+    command.show(data, _text(data), as_json=arguments.json)
     return OK
 
 
@@ -37,18 +36,18 @@ def rotate(arguments: Arguments) -> int:
         data = _asked(arguments, "POST", "/api/keys/rotate", body)
     else:
         data = _run(_rotated(arguments, kind))
-    output.show(data, f"Another {kind} key is in use.\n{_text(data)}", as_json=arguments.json)
+    command.show(data, f"Another {kind} key is in use.\n{_text(data)}", as_json=arguments.json)
     return OK
 
 
-def verify(arguments: Arguments) -> int:
+def verify_keys(arguments: Arguments) -> int:
     """Open every keyset, and count what each data key has sealed."""
     data = _run(_verified(arguments))
     lines = [
         f"{one['environment_id']}: {'; '.join(f'{key} sealed {counts(found)}' for key, found in one['sealed'].items()) or 'nothing is sealed'}"
         for one in data["environments"]
     ]
-    output.show(data, "\n".join(["Every keyset opens.", *lines]), as_json=arguments.json)
+    command.show(data, "\n".join(["Every keyset opens.", *lines]), as_json=arguments.json)
     return OK
 
 
@@ -59,11 +58,11 @@ def _asked(arguments: Arguments, method: str, path: str, body: Any = None) -> An
     finally:
         instance.close()
     if told.status != 200:
-        raise refusal(told)
+        raise refusal_of(told)
     return told.content
 
 
-def _run(work: Coroutine[Any, Any, Result]) -> Result:
+def _run(work: Coroutine[Any, Any, _Result]) -> _Result:
     import asyncio
 
     with stopped_first("stop it first, or name it with --url."):
@@ -71,37 +70,36 @@ def _run(work: Coroutine[Any, Any, Result]) -> Result:
 
 
 async def _listed(arguments: Arguments) -> Any:
-    from proxy.composition.stoppedkeys import stopped_keys
-    from proxy.web.api.keys import shown
+    from proxy.api.admin import keys_json
+    from proxy.bootstrap.offline import stopped_keys
 
-    async with stopped_keys(load(arguments.config, os.environ)) as keys:
-        return shown(await keys.listed())
+    async with stopped_keys(load_settings(arguments.config, os.environ)) as keys:
+        return keys_json(await keys.listed())
 
 
 async def _rotated(arguments: Arguments, kind: KeyKind) -> Any:
-    from proxy.composition.recorded import Record
-    from proxy.composition.stoppedkeys import stopped_keys
-    from proxy.web.api.keys import shown
+    from proxy.api.admin import keys_json
+    from proxy.bootstrap.offline import OfflineChanges, stopped_keys
 
-    record = Record("rotate_key", arguments.environment if kind is KeyKind.DATA else DEFAULT)
-    async with stopped_keys(load(arguments.config, os.environ), record) as keys:
+    record = OfflineChanges("rotate_key", arguments.environment if kind is KeyKind.DATA else DEFAULT)
+    async with stopped_keys(load_settings(arguments.config, os.environ), record) as keys:
         await record.ready()
         await keys.rotate(kind, arguments.environment)
         record.did(str(kind))
-        return shown(await keys.listed())
+        return keys_json(await keys.listed())
 
 
 async def _verified(arguments: Arguments) -> Any:
-    from proxy.composition.stoppedkeys import sealed_with, stopped_keys
-    from proxy.web.api.keys import shown
+    from proxy.api.admin import keys_json
+    from proxy.bootstrap.offline import sealed_with, stopped_keys
 
-    settings = load(arguments.config, os.environ)
+    settings = load_settings(arguments.config, os.environ)
     counted = [
         {"environment_id": environment, "sealed": sealed}
         for environment, sealed in (await sealed_with(settings)).items()
     ]
     async with stopped_keys(settings) as keys:
-        return {**shown(await keys.listed()), "environments": counted}
+        return {**keys_json(await keys.listed()), "environments": counted}
 
 
 def _text(data: Any) -> str:
@@ -141,7 +139,7 @@ COMMAND: Final = Command(
         "list": Command(
             summary="List every key by its id, and what older ones are still needed for.",
             example="domicile keys list --json",
-            run=listing,
+            run=list_keys_command,
             arguments=instance_arguments,
             data=True,
         ),
@@ -155,7 +153,7 @@ COMMAND: Final = Command(
         "verify": Command(
             summary="Open every keyset of a stopped vault, and count everything that each data key has sealed.",
             example="domicile keys verify",
-            run=verify,
+            run=verify_keys,
             data=True,
         ),
     },

@@ -1,62 +1,68 @@
 """``domicile policy``: put the access policies of files in force, list them, show one."""
 
 import argparse
+import contextlib
 import json
 import os
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from proxy.cli import output
+from proxy.auth.policies import Policies
+from proxy.cli import backend, command, remote
+from proxy.cli.backend import JsonObject, files_arguments, instance_arguments
 from proxy.cli.command import OK, Arguments, Command
-from proxy.cli.instance import files_arguments, instance_arguments
-from proxy.config import load
-from proxy.config.policies import read_policies
+from proxy.config import Settings, load_settings
+from proxy.config.declarations import read_policies
+from proxy.errors import Code, VaultError
+from proxy.model.policy import AccessPolicy, refuse_misfit, write_policy
+from proxy.model.record import DEFAULT, DEFAULTS
+from proxy.vault.schemas.catalog import Catalog
 
 if TYPE_CHECKING:
-    from proxy.model.policy import Policy
+    from proxy.bootstrap.offline import OfflineChanges
+    from proxy.model.policy import AccessPolicy
+    from proxy.net.outbound import Reach
 
 
-def apply(arguments: Arguments) -> int:
+def apply_policies(arguments: Arguments) -> int:
     """Put every policy of the files in force; the files are read whole first, so a fault in one changes nothing."""
     import asyncio
 
     policies = read_policies(arguments.files).found
     results = asyncio.run(_apply(arguments, policies))
     lines = [f"{item['name']}: {'new' if item.pop('created') else 'in force'}" for item in results]
-    output.show({"policies": results}, "\n".join(lines), as_json=arguments.json)
+    command.show({"policies": results}, "\n".join(lines), as_json=arguments.json)
     return OK
 
 
-def listing(arguments: Arguments) -> int:
+def list_policies_command(arguments: Arguments) -> int:
     """Print a line for each policy."""
-    from proxy.cli.declared import all_of
-    from proxy.cli.policies import opened
+    from proxy.cli.backend import all_of
 
-    found = all_of(opened, arguments)
+    found = all_of(policy_backend, arguments)
     lines = [f"{item['name']}  {item['schema']}  {', '.join(item['actions'])}{_faults(item)}" for item in found]
-    output.show({"policies": found}, "\n".join(lines or ["There is no policy yet."]), as_json=arguments.json)
+    command.show({"policies": found}, "\n".join(lines or ["There is no policy yet."]), as_json=arguments.json)
     return OK
 
 
-def show(arguments: Arguments) -> int:
+def show_policy(arguments: Arguments) -> int:
     """Print one policy."""
-    from proxy.cli.declared import named
-    from proxy.cli.policies import opened
+    from proxy.cli.backend import named_item
 
-    item = named(opened, arguments)
+    item = named_item(policy_backend, arguments)
     lines = [f"{item['name']}: {', '.join(item['actions'])} {item['schema']}{_faults(item)}"]
     lines += [f"  {name}  {_sight(sight)}" for name, sight in item["fields"].items()]
     lines += [
         f"  {name}: {_member(item[name])}" for name in ("rows", "external_acl", "firewall", "cors") if name in item
     ]
     lines += [f"  does not fit: {fault['source']}: {fault['detail']}" for fault in item.get("faults", ())]
-    output.show(item, "\n".join(lines), as_json=arguments.json)
+    command.show(item, "\n".join(lines), as_json=arguments.json)
     return OK
 
 
-async def _apply(arguments: Arguments, policies: "tuple[Policy, ...]") -> list[dict[str, Any]]:
-    from proxy.cli.policies import opened
+async def _apply(arguments: Arguments, policies: "tuple[AccessPolicy, ...]") -> list[dict[str, Any]]:
 
-    async with opened(arguments, load(arguments.config, os.environ)) as where:
+    async with policy_backend(arguments, load_settings(arguments.config, os.environ)) as where:
         for policy in policies:
             await where.check(policy)
         return [await where.apply(policy) for policy in policies]
@@ -89,23 +95,99 @@ COMMAND: Final = Command(
         "apply": Command(
             summary="Put the policies of files in force.",
             example="domicile policy apply support.yaml",
-            run=apply,
+            run=apply_policies,
             arguments=files_arguments,
             data=True,
         ),
         "list": Command(
             summary="List the policies: schema and actions of each.",
             example="domicile policy list --json",
-            run=listing,
+            run=list_policies_command,
             arguments=instance_arguments,
             data=True,
         ),
         "show": Command(
             summary="Show what one policy allows and how it shows fields.",
             example="domicile policy show support",
-            run=show,
+            run=show_policy,
             arguments=_show_arguments,
             data=True,
         ),
     },
 )
+
+
+# What ``domicile policy`` does: on the store of a stopped vault, or over HTTP on an instance that runs (``--url``).
+#
+# Both show the same: what ``/api/policies`` answers.
+
+
+class Governing(backend.Backend, Protocol):
+    """Where policies are looked at and put in force."""
+
+    async def check(self, policy: AccessPolicy) -> None:
+        """Refuse one that cannot be put in force, where that can be told before."""
+
+    async def apply(self, policy: AccessPolicy) -> JsonObject:
+        """Put one in force; ``created`` tells whether it is new."""
+
+
+class OfflinePolicies:
+    """The policies of a vault that no instance runs on."""
+
+    def __init__(self, policies: Policies, catalog: Catalog, reach: "Reach | None", record: "OfflineChanges") -> None:
+        self._record = record
+        self._policies = policies
+        self._catalog = catalog
+        self._reach = reach
+
+    async def check(self, policy: AccessPolicy) -> None:
+        from proxy.api.access import beyond, schema_of
+
+        refuse_misfit(policy, schema_of(self._catalog, policy), DEFAULTS, beyond(policy, self._reach))
+
+    async def apply(self, policy: AccessPolicy) -> JsonObject:
+        await self._record.ready()
+        created = await self._policies.put(policy)
+        self._record.did(policy.name)
+        return {**await self.one(policy.name), "created": created}
+
+    async def listed(self) -> Sequence[JsonObject]:
+        return [await self.one(policy.name) for policy in self._policies.listed()]
+
+    async def one(self, name: str) -> JsonObject:
+        from proxy.api.access import policy_json
+
+        found = self._policies.find(name)
+        if found is None:
+            raise VaultError(Code.NOT_FOUND, "There is no policy of that name.")
+        return policy_json(found, self._catalog, self._reach)
+
+
+class RemotePolicies(backend.RemoteBackend):
+    """The policies of an instance that runs."""
+
+    def __init__(self, instance: remote.Remote) -> None:
+        super().__init__(instance, "/api/policies")
+
+    async def check(self, policy: AccessPolicy) -> None:
+        """It is checked when it is sent."""
+
+    async def apply(self, policy: AccessPolicy) -> JsonObject:
+        told = self._put(policy.name, write_policy(policy))
+        return {**told.content, "created": told.status == 201}
+
+
+@contextlib.asynccontextmanager
+async def policy_backend(arguments: Arguments, settings: Settings) -> AsyncIterator[Governing]:
+    """The policies of the instance that ``--url`` names, else of the stopped vault of the settings."""
+    if arguments.url is not None:
+        with contextlib.closing(remote.remote(arguments)) as instance:
+            yield RemotePolicies(instance)
+        return
+    from proxy.bootstrap.api import policies_of
+    from proxy.net.outbound import Reach
+
+    async with backend.stopped(arguments, settings, "put_policy") as (vault, catalog, record):
+        reach = None if vault.environment == DEFAULT else Reach(settings.acl.allow)
+        yield OfflinePolicies(await policies_of(vault), catalog, reach, record)

@@ -1,18 +1,27 @@
 """``domicile rehash``: give all records of the record-based family new tokens, and follow how far that is."""
 
 import argparse
+import contextlib
+import os
+import time
+import urllib.parse
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from proxy.cli.command import Arguments, Command
-from proxy.cli.instance import instance_arguments
+import msgspec
+
+from proxy.cli import command, remote
+from proxy.cli.backend import instance_arguments
+from proxy.cli.command import FAULT, OK, Arguments, Command, progress
+from proxy.cli.export import write_file
+from proxy.errors import Code, VaultError
 
 
-def run(arguments: Arguments) -> int:
+def _run(arguments: Arguments) -> int:
     """Begin or follow a rehash; what does it loads the HTTP client, so it is a file of its own."""
-    from proxy.cli.rehasher import run as carry_out
-
-    return carry_out(arguments)
+    return run(arguments)
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +42,129 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 COMMAND: Final = Command(
     summary="Give all records new tokens, online; without --rules and --forget, follow the run under way.",
     example="domicile rehash --rules rules.json --tokens tokens.jsonl",
-    run=run,
+    run=_run,
     arguments=_arguments,
     data=True,
 )
+
+
+# What ``domicile rehash`` does: the instance does the work, this begins it, follows it, and fetches what came of it.
+#
+# So the end of this command changes nothing: called again without ``--rules`` it follows the same run.
+
+
+DTK_VARIABLE: Final = "DOMICILE_DTK"
+
+_ALL: Final = "/api/records/rehash/all"
+_TOKENS: Final = "/api/records/rehash/tokens"
+
+#: Seconds between two looks at a run, and records of one page of tokens.
+_LOOK: Final = 0.5
+_PAGE: Final = 500
+
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+
+
+def run(arguments: Arguments) -> int:
+    """Begin, follow or stop; status 1 when a record could not be rehashed."""
+    if arguments.stop and (arguments.rules or arguments.forget):
+        raise VaultError(Code.BAD_SETTINGS, "--stop stands alone: stop first, then begin anew.")
+    if arguments.tokens is not None and arguments.tokens.exists():
+        raise VaultError(Code.BAD_SETTINGS, f"{arguments.tokens} is there already: name another file, or remove it.")
+    wanted = _wanted(arguments)
+    with contextlib.closing(remote.remote(arguments)) as instance:
+        if arguments.stop:
+            told = _asked(instance, "DELETE", {"Idempotency-Key": f"rehash-{uuid.uuid4()}"})
+        elif wanted is not None:
+            told = _asked(instance, "POST", {"Idempotency-Key": f"rehash-{uuid.uuid4()}"}, wanted)
+        else:
+            told = _asked(instance, "GET")
+        told = _followed(instance, told)
+        count = None if arguments.tokens is None else _fetched(instance, arguments.tokens)
+    command.show({**told, "tokens": count}, _text(told, arguments, count), as_json=arguments.json)
+    return FAULT if told.get("failed") or told.get("unreadable") else OK
+
+
+def _wanted(arguments: Arguments) -> dict[str, Any] | None:
+    """What the command line asks for; ``None``: nothing new."""
+    if arguments.rules is None:
+        return {"forget": True} if arguments.forget else None
+    dtk = os.environ.get(DTK_VARIABLE, "")
+    if not dtk:
+        raise VaultError(
+            Code.BAD_SETTINGS,
+            f"Your key is missing: set {DTK_VARIABLE} in the environment to its 96 letters and digits.",
+        )
+    try:
+        rules = msgspec.json.decode(arguments.rules.read_bytes())
+    except OSError as error:
+        raise VaultError(Code.BAD_SETTINGS, f"{arguments.rules} cannot be read ({error.strerror}).") from None
+    except msgspec.MsgspecError:
+        raise VaultError(Code.BAD_SETTINGS, f"{arguments.rules} is not JSON.") from None
+    return {"dtk": dtk, "rules": rules, "forget": arguments.forget}
+
+
+def _asked(
+    instance: remote.Remote, method: str, headers: dict[str, str] | None = None, content: Any = None
+) -> dict[str, Any]:
+    told = instance.ask(method, _ALL, content, headers)
+    if told.status not in (200, 202):
+        raise remote.refusal_of(told)
+    return dict(told.content)
+
+
+def _followed(instance: remote.Remote, told: dict[str, Any]) -> dict[str, Any]:
+    """How the run ended, or how it was told where none is under way."""
+    if told["state"] != "running":
+        return told
+    bar, seen = None, 0
+    try:
+        while told["state"] == "running":
+            time.sleep(_LOOK)
+            told = _asked(instance, "GET")
+            if bar is None and told.get("total"):
+                bar = progress("rehash", told["total"], "records")
+            if bar is not None:
+                bar.update(told["done"] - seen)
+                seen = told["done"]
+    finally:
+        if bar is not None:
+            bar.close()
+    return told
+
+
+def _fetched(instance: remote.Remote, target: Path) -> int:
+    """Write the tokens of all records; of how many."""
+    count = 0
+
+    def lines() -> Iterator[bytes]:
+        nonlocal count
+        following = ""
+        while True:
+            told = instance.ask("GET", f"{_TOKENS}?limit={_PAGE}{following}")
+            if told.status != 200:
+                raise remote.refusal_of(told)
+            for record in told.content["data"]:
+                count += 1
+                yield _encode(record) + b"\n"
+            if told.content["meta"]["next"] is None:
+                return
+            following = "&next=" + urllib.parse.quote(told.content["meta"]["next"], safe="")
+
+    write_file(target, lines())
+    return count
+
+
+def _text(told: dict[str, Any], arguments: Arguments, count: int | None) -> str:
+    if told["state"] == "none":
+        lines = ["There was no rehash of all records yet: begin one with --rules."]
+    else:
+        counts = (
+            f"{told['done']} of {told['total']} records, {told['failed']} with a value that its strategy does not take"
+        )
+        lines = [f"The rehash is {told['state']}: {counts}, {told['unreadable']} that do not open."]
+    if arguments.forget and told["state"] == "done":
+        lines.append("Old tokens, in whose place there are newer ones, are found no longer.")
+    if arguments.tokens is not None:
+        lines.append(f"The tokens of {count} records are in {arguments.tokens}.")
+    return "\n".join(lines)

@@ -18,7 +18,7 @@ import msgspec
 
 from proxy.cli.command import Arguments
 from proxy.cli.health import reachable
-from proxy.config import Settings, load
+from proxy.config import Settings, load_settings
 from proxy.errors import Code, Detail, VaultError
 
 CLIENT_ID: Final = "DOMICILE_CLIENT_ID"
@@ -36,7 +36,7 @@ _encode = msgspec.json.Encoder(decimal_format="number").encode
 _decode = msgspec.json.Decoder(float_hook=Decimal).decode
 
 
-class Told(NamedTuple):
+class RemoteAnswer(NamedTuple):
     """An answer: its status and its JSON (``None`` where it has no body)."""
 
     status: int
@@ -56,7 +56,9 @@ class Remote:
         self._connection: http.client.HTTPConnection | None = None
         self._token: str | None = None
 
-    def ask(self, method: str, path: str, content: Any = None, headers: Mapping[str, str] | None = None) -> Told:
+    def ask(
+        self, method: str, path: str, content: Any = None, headers: Mapping[str, str] | None = None
+    ) -> RemoteAnswer:
         """The answer of an operation that may be asked again where no answer came: reads, and writes with an ``Idempotency-Key``.
 
         Raises ``VaultError``: UNAUTHORIZED for credentials that count for nothing, VAULT_DOWN when no answer comes.
@@ -75,7 +77,7 @@ class Remote:
             self._connection.close()
             self._connection = None
 
-    def _authorized(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Told:
+    def _authorized(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> RemoteAnswer:
         if self._token is None:
             self._token = self._new_token()
         return self._patiently(method, path, body, {**headers, "Authorization": f"Bearer {self._token}"})
@@ -94,7 +96,7 @@ class Remote:
         token: str = told.content["access_token"]
         return token
 
-    def _patiently(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Told:
+    def _patiently(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> RemoteAnswer:
         told = self._once(method, path, body, headers)
         for wait in _WAITS:
             if told is not None and told.status not in (429, 503):
@@ -105,7 +107,7 @@ class Remote:
             raise VaultError(Code.VAULT_DOWN, f"{self.url} gives no answer: is the service running, and there?")
         return told
 
-    def _once(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Told | None:
+    def _once(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> RemoteAnswer | None:
         """One attempt; ``None`` without an answer."""
         try:
             if self._connection is None:
@@ -121,7 +123,7 @@ class Remote:
             self.close()
             return None
         try:
-            return Told(answer.status, _decode(text) if text else None)
+            return RemoteAnswer(answer.status, _decode(text) if text else None)
         except msgspec.MsgspecError:
             raise VaultError(Code.BAD_SETTINGS, f"{self.url} is no vault listener of domicile.") from None
 
@@ -131,11 +133,11 @@ class Remote:
         return http.client.HTTPConnection(self._host, self._port, timeout=_PATIENCE)
 
 
-def _code(told: Told) -> str:
+def _code(told: RemoteAnswer) -> str:
     return str(told.content.get("code", "")) if isinstance(told.content, dict) else ""
 
 
-def refusal(told: Told) -> VaultError:
+def refusal_of(told: RemoteAnswer) -> VaultError:
     """What an answer that is not one of success says."""
     content = told.content if isinstance(told.content, dict) else {}
     try:
@@ -155,7 +157,7 @@ def remote(given: Arguments) -> Remote:
             f"Credentials are missing: set {CLIENT_ID} and {CLIENT_SECRET} in the environment, as `domicile init` or "
             "`domicile client create` told them.",
         )
-    return Remote(given.url or _own(load(given.config, os.environ)), client, secret, given.environment)
+    return Remote(given.url or _own(load_settings(given.config, os.environ)), client, secret, given.environment)
 
 
 def _own(settings: Settings) -> str:
@@ -163,6 +165,6 @@ def _own(settings: Settings) -> str:
     place = str(reachable(settings.listen.vault))
     if not settings.listen.tls.certificate:
         return f"http://{place}"
-    from proxy.composition.doors import address_of
+    from proxy.bootstrap.network import address_of
 
     return address_of(settings, place)

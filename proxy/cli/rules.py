@@ -5,16 +5,16 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
-from proxy.cli import output
+from proxy.cli import command
 from proxy.cli.command import FAULT, OK, Arguments, Command
-from proxy.config import load as load_settings
+from proxy.config import load_settings
 
 
-def check(arguments: Arguments) -> int:
+def check_rules(arguments: Arguments) -> int:
     """Load the rules; a fault ends with status 1 and its places, a warning does not."""
-    from proxy.redactor.load import load
+    from proxy.redactor.load import load_rule_set
 
-    rules = load(rules_path(arguments))
+    rules = load_rule_set(rules_path(arguments))
     data: dict[str, Any] = {
         "ok": True,
         "version": rules.version,
@@ -28,7 +28,7 @@ def check(arguments: Arguments) -> int:
         f"tests {len(rules.tests)}"
     )
     lines = [f"rules {rules.version} are in order: {counts}", *(f"  warning: {text}" for text in rules.warnings)]
-    output.show(data, "\n".join(lines), as_json=arguments.json)
+    command.show(data, "\n".join(lines), as_json=arguments.json)
     return OK
 
 
@@ -36,10 +36,10 @@ def test(arguments: Arguments) -> int:
     """Run the tests that stand in the rule files, against a vault in memory; status 1 when one does not hold."""
     import asyncio
 
-    from proxy.bootstrap import try_rules
-    from proxy.redactor.load import load
+    from proxy.bootstrap.instance import try_rules
+    from proxy.redactor.load import load_rule_set
 
-    rules = load(rules_path(arguments))
+    rules = load_rule_set(rules_path(arguments))
     results = asyncio.run(try_rules(rules))
     failed = sum(1 for problems in results.values() if problems)
     data = {"ok": not failed, "tests": [{"name": name, "problems": problems} for name, problems in results.items()]}
@@ -48,19 +48,19 @@ def test(arguments: Arguments) -> int:
         lines.append(f"{'FAILED' if problems else 'holds '}  {name}")
         lines.extend(f"          {problem}" for problem in problems)
     lines.append(f"{len(results)} {'test' if len(results) == 1 else 'tests'}, {failed} failed")
-    output.show(data, "\n".join(lines), as_json=arguments.json)
+    command.show(data, "\n".join(lines), as_json=arguments.json)
     return FAULT if failed else OK
 
 
 def explain(arguments: Arguments) -> int:
     """Print the effective rule of one request."""
     from proxy.redactor import explain as effective
-    from proxy.redactor.load import load
+    from proxy.redactor.load import load_rule_set
 
-    rules = load(rules_path(arguments))
-    found = effective.find(rules, arguments.method, arguments.path, arguments.host)
+    rules = load_rule_set(rules_path(arguments))
+    found = effective.find_operation(rules, arguments.method, arguments.path, arguments.host)
     data = effective.as_data(*found)
-    output.show(data, effective.as_text(data), as_json=arguments.json)
+    command.show(data, effective.explanation_text(data), as_json=arguments.json)
     return OK
 
 
@@ -68,14 +68,13 @@ def schema(arguments: Arguments) -> int:
     """Print the JSON Schema of the language, or its reference as Markdown."""
     import json
 
-    from proxy.redactor.jsonschema import rule_schema
-    from proxy.redactor.reference import reference
+    from proxy.redactor.load.reference import reference, rule_schema
 
     if arguments.markdown:
-        output.show({"markdown": reference()}, reference(), as_json=arguments.json)
+        command.show({"markdown": reference()}, reference(), as_json=arguments.json)
     else:
         described = rule_schema()
-        output.show(described, json.dumps(described, indent=2, ensure_ascii=False), as_json=arguments.json)
+        command.show(described, json.dumps(described, indent=2, ensure_ascii=False), as_json=arguments.json)
     return OK
 
 
@@ -110,7 +109,7 @@ COMMAND: Final = Command(
         "check": Command(
             summary="Load the rules and name every fault by file, line and column.",
             example="domicile rules check rules/contacts.yaml",
-            run=check,
+            run=check_rules,
             arguments=rules_argument,
             data=True,
         ),

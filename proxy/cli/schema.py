@@ -1,20 +1,27 @@
 """``domicile schema``: declare the schemas of files, list them, show one."""
 
 import argparse
+import contextlib
 import os
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from proxy.cli import output
+from proxy.cli import backend, command, remote
+from proxy.cli.backend import JsonObject, files_arguments, instance_arguments
 from proxy.cli.command import OK, Arguments, Command
-from proxy.cli.instance import files_arguments, instance_arguments
-from proxy.config import load
-from proxy.config.schemas import read_schemas
+from proxy.config import Settings, load_settings
+from proxy.config.declarations import read_schemas
+from proxy.model.schema import Schema
+from proxy.model.schema_document import write_definition
+from proxy.vault.schema_store import Origin
+from proxy.vault.schemas.catalog import Catalog
 
 if TYPE_CHECKING:
+    from proxy.bootstrap.offline import OfflineChanges
     from proxy.model.schema import Schema
 
 
-def apply(arguments: Arguments) -> int:
+def apply_schemas(arguments: Arguments) -> int:
     """Declare every schema of the files, one after the other; the files are read whole first, so a fault changes nothing."""
     import asyncio
 
@@ -22,40 +29,37 @@ def apply(arguments: Arguments) -> int:
     results = asyncio.run(_apply(arguments, schemas))
     lines = [line for schema, result in zip(schemas, results, strict=True) for line in _lines(schema.name, result)]
     data = [{"name": schema.name, **result} for schema, result in zip(schemas, results, strict=True)]
-    output.show({"schemas": data, "dry_run": arguments.dry_run}, "\n".join(lines), as_json=arguments.json)
+    command.show({"schemas": data, "dry_run": arguments.dry_run}, "\n".join(lines), as_json=arguments.json)
     return OK
 
 
-def listing(arguments: Arguments) -> int:
+def list_schemas_command(arguments: Arguments) -> int:
     """Print a line for each schema."""
-    from proxy.cli.declared import all_of
-    from proxy.cli.schemas import opened
+    from proxy.cli.backend import all_of
 
-    found = all_of(opened, arguments)
+    found = all_of(schema_backend, arguments)
     lines = [
         f"{item['name']}  {item['origin']}  {item['records']} records  {_migration(item)}".rstrip() for item in found
     ]
-    output.show({"schemas": found}, "\n".join(lines), as_json=arguments.json)
+    command.show({"schemas": found}, "\n".join(lines), as_json=arguments.json)
     return OK
 
 
-def show(arguments: Arguments) -> int:
+def show_schema(arguments: Arguments) -> int:
     """Print the definition of one schema."""
-    from proxy.cli.declared import named
-    from proxy.cli.schemas import opened
+    from proxy.cli.backend import named_item
 
-    item = named(opened, arguments)
+    item = named_item(schema_backend, arguments)
     lines = [f"{item['name']}: declared by {item['origin']}, {item['records']} records {_migration(item)}".rstrip()]
     width = max((len(name) for name in item["fields"]), default=0)
     lines += [f"  {name:<{width}}  {_field(described)}" for name, described in item["fields"].items()]
-    output.show(item, "\n".join(lines), as_json=arguments.json)
+    command.show(item, "\n".join(lines), as_json=arguments.json)
     return OK
 
 
 async def _apply(arguments: Arguments, schemas: "tuple[Schema, ...]") -> list[dict[str, Any]]:
-    from proxy.cli.schemas import opened
 
-    async with opened(arguments, load(arguments.config, os.environ)) as where:
+    async with schema_backend(arguments, load_settings(arguments.config, os.environ)) as where:
         return [await where.apply(schema, dry_run=arguments.dry_run) for schema in schemas]
 
 
@@ -95,23 +99,87 @@ COMMAND: Final = Command(
         "apply": Command(
             summary="Declare the schemas of files; records are rewritten where a change needs it.",
             example="domicile schema apply --dry-run customer.yaml",
-            run=apply,
+            run=apply_schemas,
             arguments=_apply_arguments,
             data=True,
         ),
         "list": Command(
             summary="List the schemas: who declared each, and how many records it has.",
             example="domicile schema list --json",
-            run=listing,
+            run=list_schemas_command,
             arguments=instance_arguments,
             data=True,
         ),
         "show": Command(
             summary="Show the fields of one schema.",
             example="domicile schema show customer",
-            run=show,
+            run=show_schema,
             arguments=_show_arguments,
             data=True,
         ),
     },
 )
+
+
+# What ``domicile schema`` does: on the store of a stopped vault, or over HTTP on an instance that runs (``--url``).
+#
+# Both show the same: what ``/api/schemas`` answers.
+
+
+class Schemas(backend.Backend, Protocol):
+    """Where schemas are looked at and declared."""
+
+    async def apply(self, schema: Schema, *, dry_run: bool) -> JsonObject:
+        """Declare one; with ``dry_run`` only what would come of it."""
+
+
+class OfflineSchemas:
+    """The schemas of a vault that no instance runs on; a change that rewrites records is over when ``apply`` returns."""
+
+    def __init__(self, catalog: Catalog, record: "OfflineChanges") -> None:
+        self._catalog = catalog
+        self._record = record
+
+    async def apply(self, schema: Schema, *, dry_run: bool) -> JsonObject:
+        from proxy.api.schemas import change_json
+
+        if not dry_run:
+            await self._record.ready()
+        applied = await self._catalog.apply(schema, Origin.API, dry_run=dry_run)
+        changes = [change_json(step) for step in applied.steps]
+        if dry_run:
+            return {"created": applied.created, "migrates": applied.migrating, "changes": changes}
+        self._record.did(schema.name)
+        await self._catalog.settled(schema.name)
+        return {**await self.one(schema.name), "created": applied.created, "changes": changes}
+
+    async def listed(self) -> Sequence[JsonObject]:
+        return [await self.one(found.schema.name) for found in self._catalog.schemas()]
+
+    async def one(self, name: str) -> JsonObject:
+        from proxy.api.schemas import schema_json
+
+        return await schema_json(self._catalog.declared(name))
+
+
+class RemoteSchemas(backend.RemoteBackend):
+    """The schemas of an instance that runs."""
+
+    def __init__(self, instance: remote.Remote) -> None:
+        super().__init__(instance, "/api/schemas")
+
+    async def apply(self, schema: Schema, *, dry_run: bool) -> JsonObject:
+        change_json = self._put(schema.name, write_definition(schema), "?dry_run=true" if dry_run else "")
+        content: JsonObject = change_json.content
+        return content if dry_run else {**content, "created": change_json.status == 201}
+
+
+@contextlib.asynccontextmanager
+async def schema_backend(arguments: Arguments, settings: Settings) -> AsyncIterator[Schemas]:
+    """The schemas of the instance that ``--url`` names, else of the stopped vault of the settings."""
+    if arguments.url is not None:
+        with contextlib.closing(remote.remote(arguments)) as instance:
+            yield RemoteSchemas(instance)
+        return
+    async with backend.stopped(arguments, settings, "put_schema") as (_, catalog, record):
+        yield OfflineSchemas(catalog, record)

@@ -4,31 +4,30 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.cli import output
-from proxy.cli.command import FAULT, OK, Arguments, Command
-from proxy.cli.progress import Progress, progress
-from proxy.config import Settings, load
-from proxy.model.environment import DEFAULT
+from proxy.cli import command
+from proxy.cli.command import FAULT, OK, Arguments, Command, Progress, progress
+from proxy.config import Settings, load_settings
+from proxy.model.record import DEFAULT
 
 if TYPE_CHECKING:
-    from proxy.vault.verify import Fault, Findings
+    from proxy.vault.maintenance.verify import VaultFault, VaultFindings
 
 #: Faults that are printed one by one; of more, the number is told.
 _SHOWN: Final = 1_000
 
 
-def verify(arguments: Arguments) -> int:
+def verify_store(arguments: Arguments) -> int:
     """Exit status 0 when everything opens and belongs together."""
     import asyncio
 
-    findings = asyncio.run(_verify(load(arguments.config, os.environ)))
-    output.show(told(findings), as_text(findings), as_json=arguments.json)
+    findings = asyncio.run(_verify(load_settings(arguments.config, os.environ)))
+    command.show(verification_json(findings), store_text(findings), as_json=arguments.json)
     return FAULT if findings.faults else OK
 
 
-async def _verify(settings: Settings) -> "Findings":
-    from proxy.composition.stopped import stopped_vaults
-    from proxy.vault.verify import extent, verify
+async def _verify(settings: Settings) -> "VaultFindings":
+    from proxy.bootstrap.offline import stopped_vaults
+    from proxy.vault.maintenance.verify import extent, verify_vault
 
     async with stopped_vaults(settings) as vaults:
         bars: Mapping[str, Progress] = {
@@ -36,13 +35,13 @@ async def _verify(settings: Settings) -> "Findings":
             "attachments": progress("attachments", None, "attachments"),
         }
         try:
-            return await verify(vaults, lambda what, count: bars[what].update(count))
+            return await verify_vault(vaults, lambda what, count: bars[what].update(count))
         finally:
             for bar in bars.values():
                 bar.close()
 
 
-def told(findings: "Findings") -> dict[str, Any]:
+def verification_json(findings: "VaultFindings") -> dict[str, Any]:
     """The findings as JSON tells them."""
     faults = [
         {"environment": fault.environment, "schema": fault.schema, "record": fault.rid, "text": fault.text}
@@ -57,13 +56,13 @@ def told(findings: "Findings") -> dict[str, Any]:
     }
 
 
-def as_text(findings: "Findings") -> str:
+def store_text(findings: "VaultFindings") -> str:
     """The same for people."""
     counts = findings.counts
     looked = (
-        f"Looked at {output.counted(counts['records'], 'record')} with {output.counted(counts['versions'], 'past version')} "
-        f"and {output.counted(counts['staged'], 'staged change')}, "
-        f"and at {output.counted(counts['attachments'], 'attachment')} of {output.counted(counts['bytes'], 'byte')}."
+        f"Looked at {command.count_noun(counts['records'], 'record')} with {command.count_noun(counts['versions'], 'past version')} "
+        f"and {command.count_noun(counts['staged'], 'staged change')}, "
+        f"and at {command.count_noun(counts['attachments'], 'attachment')} of {command.count_noun(counts['bytes'], 'byte')}."
     )
     lines = [looked]
     if nameless := findings.left.total():
@@ -71,12 +70,12 @@ def as_text(findings: "Findings") -> str:
     lines += [f"  {_place(fault)}, record {fault.rid}: {fault.text}" for fault in findings.faults[:_SHOWN]]
     if more := findings.faults[_SHOWN:]:
         lines.append(f"  and {len(more)} faults more; --json tells them all.")
-    count = output.counted(len(findings.faults), "fault")
+    count = command.count_noun(len(findings.faults), "fault")
     lines.append(f"{count} in all." if findings.faults else "Everything is in order.")
     return "\n".join(lines)
 
 
-def _place(fault: "Fault") -> str:
+def _place(fault: "VaultFault") -> str:
     return fault.schema if fault.environment == DEFAULT else f"{fault.environment}:{fault.schema}"
 
 
@@ -87,7 +86,7 @@ COMMAND: Final = Command(
         "verify": Command(
             summary="Open every record and every attachment, and name what is damaged, exchanged or lost; changes nothing.",
             example="domicile store verify --config domicile.yaml",
-            run=verify,
+            run=verify_store,
             data=True,
         )
     },

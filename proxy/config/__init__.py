@@ -12,33 +12,33 @@ What it may touch: the one settings file and the environment it is handed. It co
 whether a store can be opened or a key read is for the rooms that do it.
 """
 
-from proxy.config.load import DEFAULT_FILE, load
+from proxy.config.load import DEFAULT_FILE, load_settings
 from proxy.config.settings import (
-    Address,
-    Firewall,
+    FirewallSettings,
     Forwarding,
-    Keys,
+    KeySettings,
     Listen,
+    ListenAddress,
     Log,
-    Network,
+    NetworkSetting,
     Pending,
     Settings,
-    Store,
-    Upstream,
+    StoreSettings,
+    UpstreamSettings,
 )
 
 __all__ = [
     "DEFAULT_FILE",
-    "Address",
-    "Firewall",
+    "FirewallSettings",
     "Forwarding",
-    "Keys",
+    "KeySettings",
     "Listen",
+    "ListenAddress",
     "Log",
-    "Network",
+    "NetworkSetting",
     "Pending",
     "Settings",
-    "Store",
-    "Upstream",
-    "load",
+    "StoreSettings",
+    "UpstreamSettings",
+    "load_settings",
 ]

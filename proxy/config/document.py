@@ -4,15 +4,74 @@ YAML is read without its traps: every scalar is a text (``no`` is not false, ``1
 twice is a fault, and so are tags and anchors, which settings do not need.
 """
 
+import difflib
+import re
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import yaml
 
-from proxy.config.naming import find, is_section, nearest
+from proxy.config.parsers import Setting
+from proxy.config.schema import SETTINGS
 from proxy.errors import Detail
 
+# How the names of settings hang together, and what somebody who wrote an unknown one may have meant.
+
+
+#: Where an application has settings of its own: ``applications.crm.tls.ca`` counts before ``upstream.tls.ca``.
+APPLICATIONS: Final = "applications"
+
+#: Names that hold other names: ``listen``, ``upstream.tls`` and so on.
+SECTIONS: Final = frozenset(name[: place.start()] for name in SETTINGS for place in re.finditer(r"\.", name))
+
+
+def general(name: str) -> str:
+    """The setting that counts where an application has none of its own; any other name as it is."""
+    first, _, rest = name.partition(".")
+    return f"upstream.{rest.partition('.')[2]}" if first == APPLICATIONS and "." in rest else name
+
+
+def find_setting(name: str) -> Setting | None:
+    """The setting of that name, or ``None``."""
+    return SETTINGS.get(general(name))
+
+
+def is_section(name: str) -> bool:
+    """Whether the name holds other names."""
+    return (
+        name == APPLICATIONS
+        or (name.startswith(f"{APPLICATIONS}.") and name.count(".") == 1)
+        or general(name) in SECTIONS
+    )
+
+
+def section_members(section: str) -> list[str]:
+    """The names directly inside a section, without the section's own; ``""`` for the outermost."""
+    if not section:
+        return sorted({name.partition(".")[0] for name in SETTINGS} | {APPLICATIONS})
+    inside = [name.removeprefix(f"{section}.") for name in SETTINGS if name.startswith(f"{section}.")]
+    return list(dict.fromkeys(name.partition(".")[0] for name in inside))
+
+
+def suggest_setting(name: str) -> str:
+    """What somebody who wrote an unknown name may have meant, as a sentence."""
+    if general(name) != name:
+        return suggest_setting(general(name)).replace("upstream", ".".join(name.split(".")[:2]))
+    section, _, last = name.rpartition(".")
+    known = section_members(section) if section in SECTIONS or not section else []
+    if close := difflib.get_close_matches(last, known, n=1):
+        return f"did you mean {f'{section}.{close[0]}' if section else close[0]}?"
+    if elsewhere := [setting for setting in SETTINGS if setting.rpartition(".")[2] == last]:
+        return f"did you mean {elsewhere[0]}?"
+    if known and section:
+        return f"{section} has {', '.join(known)}"
+    if close := difflib.get_close_matches(name, SETTINGS, n=1):
+        return f"did you mean {close[0]}?"
+    return f"there are {', '.join(section_members(''))}"
+
+
 #: A settings file is a page of text; more is a mistake, such as a wrong file.
-LARGEST: Final = 256 * 1024
+LARGEST_FILE: Final = 256 * 1024
 
 _TEXT: Final = "tag:yaml.org,2002:str"
 _MAP: Final = "tag:yaml.org,2002:map"
@@ -25,27 +84,27 @@ def not_yaml(error: yaml.MarkedYAMLError) -> str:
     return f"not YAML: {error.problem or 'not readable'}{hint}"
 
 
-class Given(NamedTuple):
+class GivenSetting(NamedTuple):
     """One setting as somebody wrote it, and where: ``file:line:column`` or the name of a variable."""
 
     text: str
     place: str
 
 
-class Document:
+class SettingsDocument:
     """Reads one settings file: ``given`` by dotted name, ``faults`` in order of the file."""
 
     def __init__(self, name: str, content: bytes) -> None:
         self.name = name
-        self.given: dict[str, Given] = {}
+        self.given: dict[str, GivenSetting] = {}
         self.faults: list[Detail] = []
         root = self._compose(content)
         if root is not None and not (isinstance(root, yaml.ScalarNode) and root.value == ""):
             self._section("", root)
 
     def _compose(self, content: bytes) -> yaml.Node | None:
-        if len(content) > LARGEST:
-            self.faults.append(Detail(self.name, f"larger than {LARGEST // 1024} KiB: is this the settings file?"))
+        if len(content) > LARGEST_FILE:
+            self.faults.append(Detail(self.name, f"larger than {LARGEST_FILE // 1024} KiB: is this the settings file?"))
             return None
         try:
             text = content.decode("utf-8-sig")
@@ -81,20 +140,22 @@ class Document:
                 self._member(name, key, value)
 
     def _member(self, name: str, key: yaml.ScalarNode, value: yaml.Node) -> None:
-        setting = find(name)
+        setting = find_setting(name)
         if is_section(name):
             self._section(name, value)
         elif setting is None:
-            self._fault(key, f"{name} is not a setting: {nearest(name)}")
+            self._fault(key, f"{name} is not a setting: {suggest_setting(name)}")
         elif setting.many and _is_list(value):
-            self.given[name] = Given(f"[{','.join(item.value for item in value.value)}]", self._place(value.start_mark))
+            self.given[name] = GivenSetting(
+                f"[{','.join(item.value for item in value.value)}]", self._place(value.start_mark)
+            )
         elif not _plain(value):
             count = "a list of plain values" if setting.many else "one plain value"
             self._fault(value, f"{name} takes {count}: write {setting.form}")
         elif not value.value:
             self._fault(key, f"{name} has no value: write {setting.form}, or remove the line")
         else:
-            self.given[name] = Given(value.value, self._place(value.start_mark))
+            self.given[name] = GivenSetting(value.value, self._place(value.start_mark))
 
     def _fault(self, node: yaml.Node, text: str) -> None:
         self.faults.append(Detail(self._place(node.start_mark), text))
@@ -109,3 +170,54 @@ def _plain(node: yaml.Node) -> bool:
 
 def _is_list(node: yaml.Node) -> bool:
     return isinstance(node, yaml.SequenceNode) and node.tag == _LIST and all(map(_plain, node.value))
+
+
+# Environment variables → settings: ``DOMICILE__LISTEN__PROXY`` is ``listen.proxy``.
+
+
+#: Every variable that begins so is a setting, known or not. Two underscores, because an orchestrator makes variables
+#: of its own for a service of that name (``DOMICILE_SERVICE_HOST``).
+VARIABLE_PREFIX: Final = "DOMICILE__"
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting."""
+    return VARIABLE_PREFIX + name.upper().replace(".", "__")
+
+
+#: What looks like a setting and is none -> the variable that is meant. ``keys: env:DOMICILE_KEYS`` is a fair name for a key.
+_NEARLY: Final = {variable(name).replace("__", "_"): variable(name) for name in SETTINGS if not name.startswith("keys")}
+
+
+def read_environment(environ: Mapping[str, str]) -> tuple[dict[str, GivenSetting], list[Detail]]:
+    """The settings that an environment holds, by dotted name, and the faults among them, in order of the alphabet."""
+    given: dict[str, GivenSetting] = {}
+    faults: list[Detail] = []
+    for written in sorted(environ):
+        if not written.startswith(VARIABLE_PREFIX):
+            if meant := _NEARLY.get(written):
+                faults.append(Detail(written, f"this sets nothing, for one underscore is missing: write {meant}"))
+            continue
+        name = written.removeprefix(VARIABLE_PREFIX).lower().replace("__", ".")
+        text = environ[written]
+        if fault := _fault(written, name, text):
+            faults.append(Detail(written, fault))
+        else:
+            given[name] = GivenSetting(text, written)
+    return given, faults
+
+
+def _fault(written: str, name: str, text: str) -> str | None:
+    setting = find_setting(name)
+    if is_section(name):
+        first = next(
+            (setting for setting in SETTINGS if setting.startswith(f"{name}.")), f"{APPLICATIONS}.name.connect"
+        )
+        return f"{name} has members: set each, such as {variable(first)}"
+    if setting is None:
+        return f"{name} is not a setting: {suggest_setting(name)}"
+    if written != variable(name):
+        return f"write it in capital letters: {variable(name)}"
+    if not text:
+        return f"the variable is empty: write {setting.form}, or unset it"
+    return None

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
-from proxy.config import environment
-from proxy.config.document import Document, Given
-from proxy.config.naming import APPLICATIONS, SECTIONS, general
-from proxy.config.settings import Settings, Upstream
-from proxy.config.table import SETTINGS
+from proxy.config import document as environment
+from proxy.config.document import APPLICATIONS, SECTIONS, GivenSetting, SettingsDocument, general
+from proxy.config.schema import SETTINGS
+from proxy.config.settings import Settings, UpstreamSettings
 from proxy.errors import Code, Detail, VaultError
 
 #: Read from the current folder where no other file is named and it is there.
@@ -24,14 +23,14 @@ _LISTENERS: Final = ("listen.proxy", "listen.vault", "listen.admin")
 _SECURED: Final = _LISTENERS[:2]
 
 
-def load(file: Path | None, environ: Mapping[str, str]) -> Settings:
+def load_settings(file: Path | None, environ: Mapping[str, str]) -> Settings:
     """Read the settings; the environment counts before the file, the file before the defaults.
 
     ``file`` is the one an operator named, and must be there; ``None`` takes ``domicile.yaml`` where present.
     Raises ``VaultError`` with ``Code.BAD_SETTINGS`` and one detail per fault.
     """
     written, faults = _from_file(file)
-    variables, more = environment.read(environ)
+    variables, more = environment.read_environment(environ)
     faults += more
     values = _read_all(written | variables, faults)
     faults += _together(values, written | variables)
@@ -39,12 +38,12 @@ def load(file: Path | None, environ: Mapping[str, str]) -> Settings:
         count = "one fault" if len(faults) == 1 else f"{len(faults)} faults"
         details = tuple(sorted(faults, key=_position))
         raise VaultError(Code.BAD_SETTINGS, f"The settings have {count}: mend what is listed.", details)
-    own = {name: _built(Upstream, "upstream", merged) for name, merged in _applications(values).items()}
+    own = {name: _built(UpstreamSettings, "upstream", merged) for name, merged in _applications(values).items()}
     settings: Settings = _built(Settings, "", {**values, APPLICATIONS: own})
     return settings
 
 
-def _from_file(file: Path | None) -> tuple[dict[str, Given], list[Detail]]:
+def _from_file(file: Path | None) -> tuple[dict[str, GivenSetting], list[Detail]]:
     if file is None:
         if not DEFAULT_FILE.exists():
             return {}, []
@@ -57,7 +56,7 @@ def _from_file(file: Path | None) -> tuple[dict[str, Given], list[Detail]]:
         return {}, [Detail(str(file), "this is a folder: name the settings file in it")]
     except OSError as error:
         return {}, [Detail(str(file), f"cannot be read ({error.strerror}): let this user read it")]
-    document = Document(str(file), content)
+    document = SettingsDocument(str(file), content)
     return document.given, document.faults
 
 
@@ -67,12 +66,12 @@ def _position(fault: Detail) -> tuple[int, int, int]:
     return (0, int(at[1]), int(at[2])) if at else (1, 0, 0)
 
 
-def _read_all(given: Mapping[str, Given], faults: list[Detail]) -> dict[str, Any]:
+def _read_all(given: Mapping[str, GivenSetting], faults: list[Detail]) -> dict[str, Any]:
     """The value of every setting whose text can be read; each of the others leaves a fault."""
     values: dict[str, Any] = {}
     own = {name: SETTINGS[general(name)] for name in given if name not in SETTINGS}
     for name, setting in (SETTINGS | own).items():
-        text, place = given.get(name, Given(setting.default, f"the default of {name}"))
+        text, place = given.get(name, GivenSetting(setting.default, f"the default of {name}"))
         if "{data}" in text and "data" not in values and name != "data":
             continue  # what is wrong with the data folder is told already
         try:
@@ -99,7 +98,7 @@ def _expanded(text: str, values: Mapping[str, Any]) -> str:
     return text
 
 
-def _together(values: Mapping[str, Any], given: Mapping[str, Given]) -> list[Detail]:
+def _together(values: Mapping[str, Any], given: Mapping[str, GivenSetting]) -> list[Detail]:
     """Faults that concern two settings. A listener of the defaults is always on loopback, so it never has one."""
     faults: list[Detail] = []
     for name in _LISTENERS:
@@ -130,7 +129,7 @@ def _together(values: Mapping[str, Any], given: Mapping[str, Given]) -> list[Det
     return faults
 
 
-def _issuer(values: Mapping[str, Any], given: Mapping[str, Given]) -> list[Detail]:
+def _issuer(values: Mapping[str, Any], given: Mapping[str, GivenSetting]) -> list[Detail]:
     """An external issuer without a name, and optional claims of tokens that are verified by keys."""
     issuer, optional = values.get("auth.issuer"), values.get("auth.introspection_optional_claims", frozenset())
     introspected = issuer is not None and issuer.how == "introspection"
@@ -147,7 +146,7 @@ def _issuer(values: Mapping[str, Any], given: Mapping[str, Given]) -> list[Detai
     return faults
 
 
-def _firewall(values: Mapping[str, Any], given: Mapping[str, Given]) -> list[Detail]:
+def _firewall(values: Mapping[str, Any], given: Mapping[str, GivenSetting]) -> list[Detail]:
     """A firewall that lets nobody in is a mistake."""
     none = values.get("firewall.country_database", "") is None and values.get("firewall.allow") == ()
     if not none or values.get("firewall.mode") not in ("block", "mask"):
@@ -159,7 +158,7 @@ def _firewall(values: Mapping[str, Any], given: Mapping[str, Given]) -> list[Det
     return [Detail(given["firewall.mode"].place, text)]
 
 
-def _callers_tls(values: Mapping[str, Any], given: Mapping[str, Given]) -> list[Detail]:
+def _callers_tls(values: Mapping[str, Any], given: Mapping[str, GivenSetting]) -> list[Detail]:
     """Faults among the settings for TLS towards callers."""
     certificates, keys = values.get("listen.tls.certificate"), values.get("listen.tls.key")
     if certificates is None or keys is None:
@@ -174,11 +173,13 @@ def _callers_tls(values: Mapping[str, Any], given: Mapping[str, Given]) -> list[
     return []
 
 
-def _tls(section: str, values: Mapping[str, Any], given: Mapping[str, Given]) -> list[Detail]:
+def _tls(section: str, values: Mapping[str, Any], given: Mapping[str, GivenSetting]) -> list[Detail]:
     """Faults among the settings for TLS in one section; ``values`` has those that count there, by their general names."""
 
     def fault(name: str, text: str) -> Detail:
-        return Detail(given.get(f"{section}.{name}", given.get(f"upstream.{name}", Given("", section))).place, text)
+        return Detail(
+            given.get(f"{section}.{name}", given.get(f"upstream.{name}", GivenSetting("", section))).place, text
+        )
 
     faults: list[Detail] = []
     if values.get("upstream.tls.key") is not None and values.get("upstream.tls.certificate", "") is None:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from proxy.model.builtin import RecordKeys
+from proxy.model.schema import RecordKeys
 
 
-class Address(NamedTuple):
+class ListenAddress(NamedTuple):
     """A host and a port to listen at; port 0 lets the machine choose a free one."""
 
     host: str
@@ -47,16 +47,16 @@ class ListenTls:
 class Listen:
     """The listeners: the redacting proxy, the vault's own interface, and administration (health and metrics)."""
 
-    proxy: Address
-    vault: Address
-    admin: Address
+    proxy: ListenAddress
+    vault: ListenAddress
+    admin: ListenAddress
     insecure: bool  #: plain HTTP beyond loopback is wanted
     proxy_protocol: bool  #: connections of trusted proxies begin with the PROXY protocol
     tls: ListenTls
 
 
 #: Of one version of the Internet protocol.
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+NetworkSetting = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Forwarding:
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class StoreSettings:
     """Where sealed rows are kept: the name of an engine, and the file of the embedded one (absolute)."""
 
     engine: Literal["sqlite"]
@@ -91,7 +91,7 @@ class Files:
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class KeySettings:
     """Where the keyset comes from: ``file`` with an absolute path, or ``env`` with the name of a variable."""
 
     source: Literal["file", "env"]
@@ -103,14 +103,14 @@ class Keys:
         return f"env:{self.place}" if self.source == "env" else f"file://{urllib.parse.quote(self.place)}"
 
 
-class Secret(NamedTuple):
+class SecretSource(NamedTuple):
     """Where a secret is."""
 
     source: Literal["env", "file"]
     place: str
 
 
-class Issuer(NamedTuple):
+class IssuerSettings(NamedTuple):
     """How an external issuer of access tokens is asked, and where."""
 
     how: Literal["jwks", "introspection"]
@@ -123,17 +123,17 @@ class Auth:
 
     token_lifetime: int  #: seconds
     audiences: tuple[str, ...]  #: addresses that are ours; empty: those of the listener
-    issuer: Issuer | None  #: one beside the embedded one
+    issuer: IssuerSettings | None  #: one beside the embedded one
     issuer_name: str | None  #: what its tokens have as ``iss``
     issuer_audiences: tuple[str, ...]  #: what its tokens call us; empty: as ``audiences``
     issuer_authorities: Path | None  #: who may vouch for it; ``None``: the authorities of the machine
-    introspection_credentials: Secret | None  #: ours at the issuer: id, colon, secret
+    introspection_credentials: SecretSource | None  #: ours at the issuer: id, colon, secret
     introspection_optional_claims: frozenset[str]  #: of ``aud`` and ``iss``, those that its answers may lack
     environment_claim: str | None  #: names the environment; ``None``: that of the client
     client_claim: str
 
 
-class Syslog(NamedTuple):
+class SyslogSettings(NamedTuple):
     """Where a syslog collector is."""
 
     transport: Literal["udp", "tcp", "unix"]
@@ -142,7 +142,7 @@ class Syslog(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Audit:
+class AuditSettings:
     """Where the audit log is written, and shipped to."""
 
     folder: Path
@@ -150,14 +150,14 @@ class Audit:
     segment: int  #: bytes of a file
     keep: int  #: milliseconds; 0: for ever
     stdout: bool
-    syslog: Syslog | None
+    syslog: SyslogSettings | None
 
 
 @dataclass(frozen=True, slots=True)
 class Admin:
     """The administration listener."""
 
-    metrics_token: Secret | None  #: what a scraper shows
+    metrics_token: SecretSource | None  #: what a scraper shows
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,9 @@ class Acl:
 
     timeout: int  #: milliseconds of one exchange
     authorities: Path | None  #: who may vouch for them; ``None``: those of the machine
-    allow: tuple[str | Network, ...]  #: where those of other environments than ``default`` may be: names, networks
+    allow: tuple[
+        str | NetworkSetting, ...
+    ]  #: where those of other environments than ``default`` may be: names, networks
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +187,7 @@ class Log:
 
 
 @dataclass(frozen=True, slots=True)
-class Breaker:
+class BreakerSettings:
     """When an application that fails is left alone."""
 
     failures: int  #: in a row; 0: never
@@ -204,7 +206,7 @@ class UpstreamTls:
 
 
 @dataclass(frozen=True, slots=True)
-class Upstream:
+class UpstreamSettings:
     """Limits towards each application; times in milliseconds."""
 
     connect: int  #: until the connection stands
@@ -214,12 +216,12 @@ class Upstream:
     connections: int  #: at most so many at once to one application
     queue: int  #: at most so many requests wait for one of them
     keep: int  #: how long an unused connection stays open
-    breaker: Breaker
+    breaker: BreakerSettings
     tls: UpstreamTls
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class LimitSettings:
     """Bounds on the whole process, and on single requests to the vault's own interface."""
 
     held: int  #: bytes of bodies that are held whole at one time, requests and answers together
@@ -241,16 +243,16 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Firewall:
+class FirewallSettings:
     """The data firewall: what callers outside the country get, and who is inside besides."""
 
     mode: Literal["off", "block", "mask"]
-    allow: tuple[Network, ...]
+    allow: tuple[NetworkSetting, ...]
     country_database: Path | None  #: absolute
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class HistorySettings:
     """What is kept of records as they were."""
 
     keep: int  #: milliseconds; 0: nothing
@@ -280,25 +282,25 @@ class Settings:
     country: str  #: ISO 3166-1 alpha-2, lower case; the one country of this instance; empty: that of the vault
     data: Path  #: the folder of the embedded defaults
     listen: Listen
-    trusted_proxies: tuple[Network, ...]
+    trusted_proxies: tuple[NetworkSetting, ...]
     forwarding: Forwarding
     rules: Path  #: a rule file, or a folder of them
     schemas: Path | None  #: a file that declares schemas, or a folder of them
     policies: Path | None  #: a file that declares access policies, or a folder of them
-    store: Store
+    store: StoreSettings
     files: Files
-    keys: Keys
+    keys: KeySettings
     auth: Auth
     acl: Acl
     admin: Admin
-    firewall: Firewall
-    audit: Audit
+    firewall: FirewallSettings
+    audit: AuditSettings
     pending: Pending
     log: Log
-    upstream: Upstream
-    limits: Limits
-    history: History
+    upstream: UpstreamSettings
+    limits: LimitSettings
+    history: HistorySettings
     models: Models
     records: RecordKeys
     functions: Functions
-    applications: Mapping[str, Upstream]  #: of endpoints that are reached in a way of their own, by name
+    applications: Mapping[str, UpstreamSettings]  #: of endpoints that are reached in a way of their own, by name

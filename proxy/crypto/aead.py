@@ -17,14 +17,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from proxy.crypto.prf import Prf, keyed
-from proxy.crypto.randomness import random_bytes, random_pieces
+from proxy.crypto.prf import Prf, keyed, random_bytes, random_pieces
 from proxy.crypto.secret import Secret
 from proxy.errors import Code, VaultError
 
 #: Sealings under one data key after which it is to be rotated. Random nonces bound one AES-GCM key to 2^32 sealings
 #: (SP 800-38D, section 8.3). Here each record has its own key, so even this number is far from that edge.
-ROTATE_AFTER = 2**28
+MOST_SEALINGS = 2**28
 
 SALT_BYTES = 16
 NONCE_BYTES = 12
@@ -141,7 +140,7 @@ def cannot_open() -> VaultError:
     )
 
 
-def head_of(key: str) -> bytes:
+def sealed_prefix(key: str) -> bytes:
     """What everything begins with that the data key of that id has sealed, bodies and streams alike."""
     return _head(bytes.fromhex(key))
 

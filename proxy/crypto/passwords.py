@@ -7,10 +7,12 @@ an operator ever give out secrets of his own.
 
 import secrets
 import string
-from typing import Final
+from datetime import datetime
+from typing import Final, NamedTuple
 
 import argon2
 from argon2.exceptions import InvalidHashError, VerificationError
+from cryptography import x509
 
 _LETTERS: Final = string.ascii_letters + string.digits
 _SECRET: Final = 43  # log2(62 ** 43) = 256
@@ -37,9 +39,32 @@ def hash_secret(secret: str) -> str:
     return _HASHER.hash(secret.encode("utf-8", "surrogatepass"))
 
 
-def fits(stored: str, secret: str) -> bool:
+def verify_secret(stored: str, secret: str) -> bool:
     """Whether ``stored`` was made of this secret. Takes as long for a wrong secret as for the right one."""
     try:
         return _HASHER.verify(stored, secret.encode("utf-8", "surrogatepass"))
     except (VerificationError, InvalidHashError):
         return False
+
+
+# What a certificate says of itself: for which names it stands, and from when to when.
+
+
+class Certificate(NamedTuple):
+    """The first certificate of a PEM file; the times are those at which its whole chain is valid."""
+
+    names: tuple[str, ...]  #: DNS names (RFC 6125), in lower case; ``*.example.com`` stands for one label
+    begins: datetime
+    ends: datetime
+
+
+def described(pem: bytes) -> Certificate:
+    """Read a PEM file with a certificate and perhaps its chain. ``ValueError`` when there is none in it."""
+    chain = x509.load_pem_x509_certificates(pem)
+    try:
+        extension = chain[0].extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        names = tuple(dict.fromkeys(name.lower() for name in extension.value.get_values_for_type(x509.DNSName)))
+    except x509.ExtensionNotFound:
+        names = ()  # the common name counts for nobody any more (RFC 9525 section 6.4.4)
+    begins = max(certificate.not_valid_before_utc for certificate in chain)
+    return Certificate(names, begins, min(certificate.not_valid_after_utc for certificate in chain))

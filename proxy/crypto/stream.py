@@ -36,7 +36,7 @@ SEALED_CHUNK = CHUNK + TAG_BYTES
 HEADER_BYTES = 12
 
 #: Bytes of content that one stream can hold: 2^32 chunks.
-LONGEST = CHUNK << 32
+LONGEST_STREAM = CHUNK << 32
 
 _FORMAT = 0x01
 _PREFIX_BYTES = 7

@@ -4,16 +4,168 @@ It stands for the customer's own application and knows nothing of Domicile.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from html import escape
 from pathlib import Path
-from typing import Any
+from string import Template
+from typing import Any, NoReturn
 
 from aiohttp import web
 
-from proxy.demo.answers import as_json, number, refusal, stop
-from proxy.demo.pages import Pages
 from proxy.demo.store import Contact, ContactStore
-from proxy.demo.validation import blank, read
+from proxy.demo.validation import ContactFault, blank, read_contact
+
+# How the contacts application answers: JSON, problems, refusals.
+
+
+#: Pages and lists change with every edit: browsers may keep them, but ask before they show them again.
+FRESH = {"Cache-Control": "no-cache"}
+
+
+def as_json(
+    content: object, status: int = 200, headers: Mapping[str, str] | None = None, kind: str = "application/json"
+) -> web.Response:
+    """An answer whose body is that content as JSON (UTF-8, characters unescaped)."""
+    text = json.dumps(content, ensure_ascii=False)
+    return web.Response(text=text, status=status, content_type=kind, headers={**FRESH, **(headers or {})})
+
+
+def validation_failed(faults: Iterable[ContactFault], submitted: Mapping[str, Any]) -> web.Response:
+    """422: which fields are wrong, with all that was submitted, as many applications answer."""
+    content = {
+        "title": "Some fields need attention.",
+        "status": 422,
+        "errors": [fault._asdict() for fault in faults],
+        "input": submitted,
+    }
+    return as_json(content, 422, kind="application/problem+json")
+
+
+def end_request(kind: type[web.HTTPException], title: str) -> NoReturn:
+    """End the request here with that kind of answer, as problem details (RFC 9457)."""
+    text = json.dumps({"title": title, "status": kind.status_code})
+    raise kind(text=text, content_type="application/problem+json")
+
+
+def contact_id(request: web.Request) -> int:
+    """The id in the path."""
+    return int(request.match_info["id"])
+
+
+# The pages and HTML forms of the contacts application.
+#
+# The pages hold no contacts: their script reads them from the JSON interface, as single-page applications do.
+# The forms are ordinary ones (``application/x-www-form-urlencoded``), answered by a redirect.
+
+
+_STATIC = Path(__file__).parent / "static"
+_FLAT = ("first_name", "last_name", "email", "phone", "birth_date", "card", "note")
+_ADDRESS = ("street", "city")
+
+
+class Pages:
+    """The pages under ``/contacts`` and the forms on them."""
+
+    def __init__(self, store: ContactStore) -> None:
+        self._store = store
+
+    def routes(self) -> Iterable[web.AbstractRouteDef]:
+        """What the pages answer to."""
+        one = "/contacts/{id:[0-9]{1,15}}"
+        return [
+            web.get("/", self.home),
+            web.get("/contacts", self.overview),
+            web.post("/contacts", self.create),
+            web.get(one, self.show),
+            web.post(one, self.update),
+            web.post(one + "/delete", self.delete),
+            web.static("/static", _STATIC / "contacts"),
+        ]
+
+    async def home(self, _request: web.Request) -> web.Response:
+        """The way to the list."""
+        return _redirect(302, "/contacts")
+
+    async def overview(self, _request: web.Request) -> web.Response:
+        """The list of contacts, with the form for a new one."""
+        return _html("list.html", action="/contacts", save="Add contact")
+
+    async def show(self, request: web.Request) -> web.Response:
+        """One contact, ready to be edited."""
+        contact = self._known(request)
+        return _html("contact.html", id=str(contact["id"]), action=f"/contacts/{contact['id']}", save="Save changes")
+
+    async def create(self, request: web.Request) -> web.Response:
+        """The form for a new contact: 302 to its page, or 422."""
+        form = await _form(request)
+        values, faults = read_contact(_members(form), blank())
+        if faults:
+            return _refused(request, faults, form)
+        return _redirect(302, f"/contacts/{self._store.add(values)['id']}")
+
+    async def update(self, request: web.Request) -> web.Response:
+        """The form of an existing contact: 303 to its page, or 422. Tags have no place in the form and stay."""
+        known = self._known(request)
+        form = await _form(request)
+        values, faults = read_contact(_members(form), known)
+        if faults:
+            return _refused(request, faults, form)
+        self._store.replace(known["id"], values)
+        return _redirect(303, f"/contacts/{known['id']}")
+
+    async def delete(self, request: web.Request) -> web.Response:
+        """The delete button: 303 to the list."""
+        self._store.remove(self._known(request)["id"])
+        return _redirect(303, "/contacts")
+
+    def _known(self, request: web.Request) -> Contact:
+        contact = self._store.get(contact_id(request))
+        if contact is None:
+            end_request(web.HTTPNotFound, "There is no such contact.")
+        return contact
+
+
+async def _form(request: web.Request) -> dict[str, str]:
+    if request.content_type != "application/x-www-form-urlencoded":
+        end_request(web.HTTPUnsupportedMediaType, "Send application/x-www-form-urlencoded.")
+    try:
+        return {name: str(value) for name, value in (await request.post()).items()}
+    except (ValueError, LookupError):
+        end_request(web.HTTPBadRequest, "The form cannot be read.")
+
+
+def _members(form: Mapping[str, str]) -> dict[str, Any]:
+    members: dict[str, Any] = {name: form[name].strip() for name in _FLAT if name in form}
+    members["address"] = {name: form[name].strip() for name in _ADDRESS if name in form}
+    members["vip"] = "vip" in form  # a browser sends nothing for a box that is not ticked
+    return members
+
+
+def _refused(request: web.Request, faults: list[ContactFault], form: Mapping[str, str]) -> web.Response:
+    if "json" in request.headers.get("Accept", ""):
+        return validation_failed(faults, form)
+    lines = "".join(f"<li><b>{_label(fault.field)}</b> {escape(fault.message)}</li>" for fault in faults)
+    echo = "".join(f"<dt>{_label(name)}</dt><dd>{escape(value)}</dd>" for name, value in form.items() if value)
+    return _html("refused.html", 422, faults=lines, echo=echo)
+
+
+def _label(field: str) -> str:
+    return escape(field.replace("_", " ").capitalize())
+
+
+def _redirect(status: int, location: str) -> web.Response:
+    return web.Response(status=status, headers={"Location": location, **FRESH})
+
+
+def _html(name: str, status: int = 200, **parts: str) -> web.Response:
+    form = Template(_page("form.html")).safe_substitute(parts)
+    text = Template(_page(name)).substitute(parts, form=form)
+    return web.Response(text=text, status=status, content_type="text/html", headers=FRESH)
+
+
+def _page(name: str) -> str:
+    return (_STATIC / "pages" / name).read_text("utf-8")
+
 
 #: Where ``contacts_app`` keeps its store, for whoever runs the application: ``app[STORE]``.
 STORE = web.AppKey("contacts_store", ContactStore)
@@ -62,9 +214,9 @@ class Api:
     async def create(self, request: web.Request) -> web.Response:
         """Store a new contact: 201 with the contact and its address."""
         submitted = await _object(request)
-        values, faults = read(submitted, blank())
+        values, faults = read_contact(submitted, blank())
         if faults:
-            return refusal(faults, submitted)
+            return validation_failed(faults, submitted)
         contact = self._store.add(values)
         return as_json(contact, 201, {"Location": f"/api/contacts/{contact['id']}"})
 
@@ -76,9 +228,9 @@ class Api:
         """PUT stores exactly what came; PATCH lays it over what is there."""
         known = self._known(request)
         submitted = await _object(request)
-        values, faults = read(submitted, blank() if request.method == "PUT" else known)
+        values, faults = read_contact(submitted, blank() if request.method == "PUT" else known)
         if faults:
-            return refusal(faults, submitted)
+            return validation_failed(faults, submitted)
         return as_json(self._store.replace(known["id"], values))
 
     async def delete(self, request: web.Request) -> web.Response:
@@ -87,20 +239,20 @@ class Api:
         return web.Response(status=204)
 
     def _known(self, request: web.Request) -> Contact:
-        contact = self._store.get(number(request))
+        contact = self._store.get(contact_id(request))
         if contact is None:
-            stop(web.HTTPNotFound, "There is no such contact.")
+            end_request(web.HTTPNotFound, "There is no such contact.")
         return contact
 
 
 async def _object(request: web.Request) -> dict[str, Any]:
     if request.content_type != "application/json":
-        stop(web.HTTPUnsupportedMediaType, "Send application/json.")
+        end_request(web.HTTPUnsupportedMediaType, "Send application/json.")
     try:
         content = json.loads(await request.text())
         json.dumps(content, ensure_ascii=False).encode()  # a lone surrogate parses, but is no text
     except (ValueError, LookupError, RecursionError):
-        stop(web.HTTPBadRequest, "The body is not JSON.")
+        end_request(web.HTTPBadRequest, "The body is not JSON.")
     if not isinstance(content, dict):
-        stop(web.HTTPBadRequest, "The body must be one JSON object.")
+        end_request(web.HTTPBadRequest, "The body must be one JSON object.")
     return content

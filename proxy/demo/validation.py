@@ -15,7 +15,7 @@ _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _LONGEST = 200
 
 
-class Fault(NamedTuple):
+class ContactFault(NamedTuple):
     """One thing that is wrong with a submitted contact: the field, and what to write instead."""
 
     field: str
@@ -38,7 +38,7 @@ def blank() -> Contact:
     }
 
 
-def read(submitted: Mapping[str, Any], base: Contact) -> tuple[Contact, list[Fault]]:
+def read_contact(submitted: Mapping[str, Any], base: Contact) -> tuple[Contact, list[ContactFault]]:
     """``base`` with the submitted members over it, and what is wrong with the result.
 
     Unknown members are dropped. Members of ``address`` are laid over those of the base one by one.
@@ -47,7 +47,7 @@ def read(submitted: Mapping[str, Any], base: Contact) -> tuple[Contact, list[Fau
     address = contact["address"]
     if isinstance(address, Mapping):
         contact["address"] = {part: address.get(part, base["address"][part]) for part in ("street", "city")}
-    faults = [Fault(name, message) for name, check in _CHECKS.items() if (message := check(contact[name]))]
+    faults = [ContactFault(name, message) for name, check in _CHECKS.items() if (message := check(contact[name]))]
     return contact, faults
 
 

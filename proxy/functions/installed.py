@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 
 from proxy.errors import Code, Detail, VaultError
 
-GROUP = "domicile.functions"
+ENTRY_POINT_GROUP = "domicile.functions"
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
@@ -23,7 +23,7 @@ def installed() -> Mapping[str, str]:
     """
     found: dict[str, str] = {}
     faults: list[Detail] = []
-    for point in sorted(entry_points(group=GROUP)):
+    for point in sorted(entry_points(group=ENTRY_POINT_GROUP)):
         package = point.dist.name if point.dist is not None else "a package without a name"
         place = f"{package}: {point.name} = {point.value}"
         if not _NAME.fullmatch(point.name):

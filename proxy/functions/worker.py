@@ -13,34 +13,34 @@ from importlib import import_module
 from pathlib import PurePath
 from typing import Any, BinaryIO
 
-from proxy.functions.frames import BrokenFrameError, NotJsonError, read, write
 from proxy.functions.handle import Handle, RefusedError
+from proxy.functions.runner import BrokenFrameError, NotJsonError, read_frame, write_frame
 
 
-def main(memory: int) -> None:
+def serve_call(memory: int) -> None:
     """Serve one call; ``memory``: bytes of address space."""
     incoming, outgoing = _pipes()
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold personal data
     try:
-        call = read(incoming)
+        call = read_frame(incoming)
     except BrokenFrameError:
         return  # the service has gone, or does not need this process after all
     try:
         outcome = {"result": _run(call, incoming, outgoing)}
-        write(outgoing, outcome)
+        write_frame(outgoing, outcome)
     except MemoryError:
-        write(outgoing, {"limit": "memory"})
+        write_frame(outgoing, {"limit": "memory"})
     except NotJsonError:
-        write(outgoing, {"failed": "NotJsonError", "where": ""})
+        write_frame(outgoing, {"failed": "NotJsonError", "where": ""})
     except BaseException as error:  # noqa: BLE001 - whatever the operator's code raises, the service is told
-        write(outgoing, {"failed": type(error).__name__, "where": _place(error)})
+        write_frame(outgoing, {"failed": type(error).__name__, "where": _place(error)})
 
 
 def _run(call: Any, incoming: BinaryIO, outgoing: BinaryIO) -> Any:
     def ask(operation: str, given: dict[str, Any]) -> Any:
-        write(outgoing, {"ask": operation, "with": given})
-        told = read(incoming)
+        write_frame(outgoing, {"ask": operation, "with": given})
+        told = read_frame(incoming)
         if "refused" in told:
             raise RefusedError(told["refused"]["status"], told["refused"]["code"])
         return told["answer"]
@@ -70,4 +70,4 @@ def _place(error: BaseException) -> str:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    serve_call(int(sys.argv[1]))

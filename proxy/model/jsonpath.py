@@ -13,13 +13,13 @@ from jsonpath_ng import jsonpath as syntax
 from jsonpath_ng.exceptions import JSONPathError
 from jsonpath_ng.parser import parse as parse_text
 
-from proxy.model.path import Path, Step
+from proxy.model.schema import Path, PathStep
 
 #: Numbers of elements end where every JSON implementation still counts exactly (RFC 9535, 2.1).
 LARGEST_INDEX = 2**53 - 1
 
 #: Characters of a selector. The library behind it needs a multiple of the time for a multiple of them.
-LONGEST = 512
+LONGEST_SELECTOR = 512
 
 SUPPORTED = (
     "supported are $, member names, ['quoted names'], element numbers from 0, [*], .* and .. , for example "
@@ -39,13 +39,13 @@ _WILDCARD = re.compile(rf"(?:{_QUOTED})|(?P<star>\[?\*)")
 _RESERVED = re.compile(rf"(?:{_QUOTED})|(?<![A-Za-z0-9_])(?P<word>where|wherenot)(?![A-Za-z0-9_])")
 
 
-def parse(text: str) -> Path:
+def parse_jsonpath(text: str) -> Path:
     """The steps that a selector takes, from the root (``$``) or from the object (``@`` or nothing).
 
     ``ValueError`` with a sentence that says what is supported when the text is anything else.
     """
-    if len(text) > LONGEST:
-        raise ValueError(f"a selector has at most {LONGEST} characters")
+    if len(text) > LONGEST_SELECTOR:
+        raise ValueError(f"a selector has at most {LONGEST_SELECTOR} characters")
     _check(text)
     rooted = "$" + text[1:] if text[0] in "$@" else text
     try:
@@ -80,17 +80,17 @@ def _hint(text: str) -> str:
     return ""
 
 
-def _steps(tree: syntax.JSONPath, text: str, wildcards: Iterator[str]) -> Iterator[str | int | Step]:
+def _steps(tree: syntax.JSONPath, text: str, wildcards: Iterator[str]) -> Iterator[str | int | PathStep]:
     """The steps of a syntax tree, left to right; ``wildcards`` tells how each ``*`` was spelled."""
     if isinstance(tree, syntax.Root):
         return
     if isinstance(tree, syntax.Child | syntax.Descendants):
         yield from _steps(tree.left, text, wildcards)
         if isinstance(tree, syntax.Descendants):
-            yield Step.DEEP
+            yield PathStep.DEEP
         yield from _steps(tree.right, text, wildcards)
     elif isinstance(tree, syntax.Wildcard):
-        yield Step.EACH if next(wildcards).startswith("[") else Step.MEMBERS
+        yield PathStep.EACH if next(wildcards).startswith("[") else PathStep.MEMBERS
     elif isinstance(tree, syntax.Fields) and len(tree.fields) == 1:
         yield tree.fields[0]
     elif isinstance(tree, syntax.Index) and len(tree.indices) == 1 and 0 <= tree.indices[0] <= LARGEST_INDEX:

@@ -15,22 +15,21 @@ from typing import Any, Final, Literal
 import msgspec
 
 from proxy.errors import Code, Detail, VaultError
-from proxy.model.builtin import IS_ENCRYPTED, RECORDS, STATED_VERSION
-from proxy.model.faults import step
-from proxy.model.filters import read_filter
-from proxy.model.limits import Limits
+from proxy.model.filter_reader import read_filter
 from proxy.model.query import AnyOf, Like, Test
-from proxy.model.schema import Field, FieldType, Schema, Storage
+from proxy.model.record import RecordLimits
+from proxy.model.schema import IS_ENCRYPTED, RECORDS_SCHEMA, STATED_VERSION, Field, FieldType, Schema, Storage
 from proxy.model.template import capacity, read_template
+from proxy.model.values import step
 
 #: What a policy may be called.
-NAME: Final = re.compile(r"[A-Za-z0-9]{1,64}", re.ASCII)
+POLICY_NAME: Final = re.compile(r"[A-Za-z0-9]{1,64}", re.ASCII)
 
 #: In place of the name of a field: every one that the policy does not name.
 OTHERS: Final = "*"
 
 #: Fields that one policy names, origins that it lets in, and readable characters of a mask at either end.
-MOST_FIELDS: Final = 200
+MOST_POLICY_FIELDS: Final = 200
 MOST_ORIGINS: Final = 100
 MOST_READABLE: Final = 64
 _LONGEST_URL: Final = 2048
@@ -56,7 +55,7 @@ class Visibility(enum.StrEnum):
     HIDDEN = "hidden"
 
 
-class Mask(msgspec.Struct, frozen=True):
+class MaskRule(msgspec.Struct, frozen=True):
     """So many letters and digits at either end stay readable, ``char`` stands for the others; at least one is masked."""
 
     first: int = 0
@@ -64,31 +63,31 @@ class Mask(msgspec.Struct, frozen=True):
     char: str = "*"
 
 
-class Sight(msgspec.Struct, frozen=True, omit_defaults=True):
+class FieldVisibility(msgspec.Struct, frozen=True, omit_defaults=True):
     """How one field is shown. ``format`` is the template of a redacted one, ``mask`` that of a masked one."""
 
     how: Visibility
     format: str = ""
-    mask: Mask = Mask()
+    mask: MaskRule = MaskRule()
 
 
-class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
+class AccessPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
     """One access policy. A field that it does not name is shown as ``OTHERS``, and in the clear where that is not there."""
 
     name: str
     schema: str
     actions: tuple[Act, ...]
-    fields: dict[str, Sight] = {}
+    fields: dict[str, FieldVisibility] = {}
     rows: dict[str, Any] | None = None  #: the find filter by which everything is narrowed, as it was written
     external_acl: str | None = None
     firewall: Literal["block", "mask"] | None = None
     origins: tuple[str, ...] = ()
 
 
-def read_policy(name: str, raw: Any) -> Policy:
+def read_policy(name: str, raw: Any) -> AccessPolicy:
     """The policy that a body means. ``VaultError(INVALID_POLICY)`` with every fault: JSON Pointers into the body, or ``name``."""
     reading = _Reading()
-    if not NAME.fullmatch(name):
+    if not POLICY_NAME.fullmatch(name):
         reading.fault("name", "The name of a policy is 1 to 64 letters (a-z, A-Z) and digits.")
     policy = reading.policy(name, raw)
     if reading.details:
@@ -96,7 +95,7 @@ def read_policy(name: str, raw: Any) -> Policy:
     return policy
 
 
-def write_policy(policy: Policy) -> dict[str, Any]:
+def write_policy(policy: AccessPolicy) -> dict[str, Any]:
     """The body of a policy; ``read_policy`` reads it back as the same one."""
     written: dict[str, Any] = {
         "name": policy.name,
@@ -115,7 +114,7 @@ def write_policy(policy: Policy) -> dict[str, Any]:
     return written
 
 
-def _written(sight: Sight) -> Any:
+def _written(sight: FieldVisibility) -> Any:
     if sight.how is Visibility.REDACTED:
         return {"valueType": "redacted", "format": sight.format}
     if sight.how is Visibility.MASKED:
@@ -126,7 +125,7 @@ def _written(sight: Sight) -> Any:
 # ---------------------------------------------------------------------- against a schema
 
 
-def row_tests(policy: Policy, schema: Schema, limits: Limits) -> tuple[Test, ...]:
+def row_tests(policy: AccessPolicy, schema: Schema, limits: RecordLimits) -> tuple[Test, ...]:
     """The tests of ``rows``. Raises ``VaultError`` as ``read_filter``, and for tests that an index alone cannot answer."""
     if policy.rows is None:
         return ()
@@ -149,10 +148,12 @@ def _opens(schema: Schema, test: Test) -> bool:
 
 def is_technical(schema: str, field: Field) -> bool:
     """Whether it says nothing of a person, and records cannot be told apart or read without it: it is always shown."""
-    return field.type is FieldType.PRIMARY_KEY or (schema == RECORDS and field.name in (STATED_VERSION, IS_ENCRYPTED))
+    return field.type is FieldType.PRIMARY_KEY or (
+        schema == RECORDS_SCHEMA and field.name in (STATED_VERSION, IS_ENCRYPTED)
+    )
 
 
-def misfits(policy: Policy, schema: Schema, limits: Limits) -> list[Detail]:
+def misfits(policy: AccessPolicy, schema: Schema, limits: RecordLimits) -> list[Detail]:
     """What of a policy does not fit the schema that it names, as it is now."""
     fields = {field.name: field for field in schema.fields}
     found: list[Detail] = []
@@ -178,7 +179,9 @@ def misfits(policy: Policy, schema: Schema, limits: Limits) -> list[Detail]:
     return found
 
 
-def refuse_misfit(policy: Policy, schema: Schema | None, limits: Limits, more: Sequence[Detail] = ()) -> None:
+def refuse_misfit(
+    policy: AccessPolicy, schema: Schema | None, limits: RecordLimits, more: Sequence[Detail] = ()
+) -> None:
     """Raise ``VaultError(INVALID_POLICY)`` with what does not fit, and ``more``; ``schema``: that of the name, if there is one."""
     unknown = [Detail("/schema", "There is no schema of this name.")]
     details = [*(unknown if schema is None else misfits(policy, schema, limits)), *more]
@@ -198,16 +201,16 @@ class _Reading:
     def fault(self, pointer: str, text: str) -> None:
         self.details.append(Detail(pointer, text))
 
-    def policy(self, name: str, raw: Any) -> Policy:
+    def policy(self, name: str, raw: Any) -> AccessPolicy:
         if not isinstance(raw, Mapping):
             self.fault("", "A policy is an object.")
-            return Policy(name, "", ())
+            return AccessPolicy(name, "", ())
         self.members("", raw, ("name", "schema", "actions", "fields", "rows", "external_acl", "firewall", "cors"))
         if raw.get("name", name) != name:
             self.fault("/name", "Is not the name in the address.")
         if not isinstance(schema := raw.get("schema"), str):
             self.fault("/schema", "The name of a schema is needed here.")
-        return Policy(
+        return AccessPolicy(
             name,
             str(schema),
             self.actions(raw.get("actions")),
@@ -246,16 +249,16 @@ class _Reading:
                 found.append(Act(item))
         return tuple(found)
 
-    def fields(self, raw: Any) -> dict[str, Sight]:
+    def fields(self, raw: Any) -> dict[str, FieldVisibility]:
         if not isinstance(raw, Mapping):
             self.fault("/fields", "Has to be an object: how each field is shown, by its name.")
             return {}
-        if len(raw) > MOST_FIELDS:
-            self.fault("/fields", f"A policy names at most {MOST_FIELDS} fields.")
+        if len(raw) > MOST_POLICY_FIELDS:
+            self.fault("/fields", f"A policy names at most {MOST_POLICY_FIELDS} fields.")
             return {}
         return {str(name): self.sight(f"/fields{step(str(name))}", item) for name, item in raw.items()}
 
-    def sight(self, at: str, raw: Any) -> Sight:
+    def sight(self, at: str, raw: Any) -> FieldVisibility:
         if isinstance(raw, str):
             raw = {"valueType": raw}
         given = self.object(at, raw, "valueType", "format", "mask")
@@ -263,17 +266,17 @@ class _Reading:
         if not isinstance(kind, str) or kind not in tuple(Visibility):
             if isinstance(raw, Mapping):
                 self.fault(f"{at}/valueType", f"Has to be one of {', '.join(Visibility)}.")
-            return Sight(Visibility.HIDDEN)
+            return FieldVisibility(Visibility.HIDDEN)
         how = Visibility(kind)
         if "format" in given and how is not Visibility.REDACTED:
             self.fault(f"{at}/format", "Is for redacted fields alone.")
         if "mask" in given and how is not Visibility.MASKED:
             self.fault(f"{at}/mask", "Is for masked fields alone.")
         if how is Visibility.REDACTED:
-            return Sight(how, self.format(f"{at}/format", given.get("format")))
+            return FieldVisibility(how, self.format(f"{at}/format", given.get("format")))
         if how is Visibility.MASKED:
-            return Sight(how, mask=self.mask(f"{at}/mask", given.get("mask", {})))
-        return Sight(how)
+            return FieldVisibility(how, mask=self.mask(f"{at}/mask", given.get("mask", {})))
+        return FieldVisibility(how)
 
     def format(self, at: str, raw: Any) -> str:
         if not isinstance(raw, str):
@@ -292,13 +295,13 @@ class _Reading:
             )
         return raw
 
-    def mask(self, at: str, raw: Any) -> Mask:
+    def mask(self, at: str, raw: Any) -> MaskRule:
         given = self.object(at, raw, "first", "last", "char")
         char = given.get("char", "*")
         if not isinstance(char, str) or len(char) != 1 or not char.isprintable() or char.isspace():
             self.fault(f"{at}/char", "Has to be one printable character.")
         readable = [self.count(f"{at}/{name}", given.get(name, 0)) for name in ("first", "last")]
-        return Mask(readable[0], readable[1], str(char))
+        return MaskRule(readable[0], readable[1], str(char))
 
     def count(self, at: str, raw: Any) -> int:
         if not isinstance(raw, int) or isinstance(raw, bool) or not 0 <= raw <= MOST_READABLE:
@@ -381,4 +384,4 @@ def _bracketed(netloc: str) -> tuple[str, str, str]:
 
 
 #: Policies as they are kept; numbers with a point stay exact.
-encode: Final[Callable[[Any], bytes]] = msgspec.json.Encoder(decimal_format="number").encode
+encode_policy: Final[Callable[[Any], bytes]] = msgspec.json.Encoder(decimal_format="number").encode

@@ -11,7 +11,7 @@ import msgspec
 
 #: Fields that every record has; a schema cannot have fields of these names.
 KEY = "record_key"
-VERSION = "version"
+VERSION_FIELD = "version"
 CREATED_AT = "created_at"
 UPDATED_AT = "updated_at"
 EXPIRES_AT = "expires_at"
@@ -91,7 +91,7 @@ class Query(msgspec.Struct, frozen=True):
     next: str | None = None  #: the cursor of the page before
 
 
-class Func(enum.StrEnum):
+class MetricFunction(enum.StrEnum):
     """Aggregation functions."""
 
     COUNT = "count"
@@ -101,18 +101,18 @@ class Func(enum.StrEnum):
     AVG = "avg"
 
 
-class Metric(msgspec.Struct, frozen=True):
+class MetricQuery(msgspec.Struct, frozen=True):
     """One metric of an aggregation. ``field`` is ``None`` for ``count`` alone."""
 
     name: str
-    func: Func
+    func: MetricFunction
     field: str | None = None
 
 
 class Aggregation(msgspec.Struct, frozen=True):
     """Metrics over groups of records; without ``keys`` one group of all. ``limit`` groups a page."""
 
-    metrics: tuple[Metric, ...]
+    metrics: tuple[MetricQuery, ...]
     tests: tuple[Test, ...] = ()
     keys: tuple[str, ...] = ()
     limit: int = 100

@@ -16,7 +16,11 @@ json                   ``dict`` as decoded from JSON, numbers with a point as ``
 """
 
 import enum
-from typing import Any
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -60,7 +64,7 @@ class Rehashed(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 #: By the names of the rules that they were made by.
-Tokens = dict[str, Rehashed]
+RehashTokens = dict[str, Rehashed]
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -77,10 +81,10 @@ class Record(msgspec.Struct, frozen=True):
     by: str = ""  #: the client that wrote this version
     attachments: tuple[Attachment, ...] = ()
     eras: Eras | None = None
-    tokens: Tokens | None = None  #: those that a rehash has made of it
+    tokens: RehashTokens | None = None  #: those that a rehash has made of it
 
 
-class Draft(msgspec.Struct, frozen=True):
+class RecordDraft(msgspec.Struct, frozen=True):
     """What a caller wants a record to be, checked against its schema.
 
     ``fields`` has what was sent, the primary key included; in an update what is absent stays as it is.
@@ -96,3 +100,157 @@ class Draft(msgspec.Struct, frozen=True):
     stated: dict[str, Any] = {}
     kept: frozenset[str] = frozenset()  #: fields that stay as they are whatever else is cleared
     copied: bool = False  #: the values are those of another record, and what was sent beside them has been checked
+
+
+# What an attachment may be called, and of which type it may be said to be.
+
+
+#: Characters of a file name.
+LONGEST_FILE_NAME: Final = 255
+#: Bytes of it in UTF-8: with percent-encoding three times as many, which fits a header field.
+LONGEST_ENCODED: Final = 1020
+
+#: Format characters that words and emoji are written with (zero width joiner and non-joiner).
+_JOINERS: Final = "\u200c\u200d"
+#: What some file systems and fonts take for a path separator.
+_SEPARATORS: Final = "/\\\u2044\u2215\u29f5\u29f8\ufe68\uff0f\uff3c"
+
+#: What an attachment is said to be where nobody says more (RFC 2046, section 4.5.1).
+UNKNOWN_TYPE: Final = "application/octet-stream"
+
+_TOKEN: Final = (
+    r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,127}"  # RFC 9110, section 5.6.2; the length is that of RFC 6838, section 4.2
+)
+_PARAMETER: Final = rf"[ \t]*;[ \t]*{_TOKEN}=(?:{_TOKEN}|\"[\x20\x21\x23-\x5b\x5d-\x7e]*\")"
+_MIME_TYPE: Final = re.compile(rf"{_TOKEN}/{_TOKEN}(?:{_PARAMETER})*", re.ASCII)
+
+
+def fault_of_filename(name: str) -> str | None:
+    """What is wrong with a file name, as the rest of "The file name …"; ``None`` when nothing is. Never quotes it."""
+    if not 1 <= len(name) <= LONGEST_FILE_NAME:
+        return f"has 1 to {LONGEST_FILE_NAME} characters."
+    if name in (".", "..") or any(separator in name for separator in _SEPARATORS):
+        return "is a name alone, without a path."
+    if any(_misleads(character) for character in name):
+        return "has no control characters, nothing that turns the direction of text or is not seen, and no halves of characters."
+    if len(name.encode()) > LONGEST_ENCODED:
+        return f"has at most {LONGEST_ENCODED} bytes in UTF-8."
+    return None
+
+
+def _misleads(character: str) -> bool:
+    """Whether a character makes a name look like another one (Unicode TR 36), or cannot be written to a file system or a header."""
+    kind = unicodedata.category(character)
+    return kind in ("Cc", "Cs", "Cn", "Zl", "Zp") or (kind == "Cf" and character not in _JOINERS)
+
+
+def fault_of_mime_type(text: str) -> str | None:
+    """What is wrong with a MIME type, as the rest of "The type …"; ``None`` when nothing is."""
+    if len(text) > LONGEST_FILE_NAME or not _MIME_TYPE.fullmatch(text):
+        return f"is written as in text/plain, in at most {LONGEST_FILE_NAME} characters (RFC 9110, section 8.3.1)."
+    return None
+
+
+def same_name(name: str) -> bytes:
+    """What two spellings of one file name have in common (NFC); names differ by letter case."""
+    return unicodedata.normalize("NFC", name).encode()
+
+
+# Environments: each has keys, schemas, records, files and clients of its own, and none of them reaches another.
+
+
+#: The environment that every vault has: the proxy works in it, and its administrators look after all others.
+DEFAULT: Final = "default"
+
+#: What an id is: it becomes part of names of tables and notes of the store.
+IDENT: Final = re.compile(r"[a-z][a-z0-9]{0,31}", re.ASCII)
+
+
+class Environment(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One environment as the vault's book has it."""
+
+    id: str
+    name: str  #: what people call it
+    created_at: int  #: milliseconds since the epoch; of ``default``: when the book was begun
+    removed_at: int | None = None  #: from then on nothing of it can be opened
+    erased: bool = False  #: nothing of it is left in the store
+
+
+# What is told of keys: kinds, ids, figures; never a key.
+
+
+class KeyKind(enum.StrEnum):
+    """Keys that can be rotated."""
+
+    DATA = "data"  #: seals what one environment holds
+    MASTER = "master"  #: wraps the keysets of all environments
+    SIGNING = "signing"  #: signs access tokens
+
+
+class DataKeys(NamedTuple):
+    """The data keys of one environment."""
+
+    environment: str
+    keys: tuple[str, ...]  #: ids, oldest first; the last one seals, all of them open
+    wrapped_by: str  #: id of the master key
+    sealings: int  #: at most so many bodies were sealed with the one that seals
+    reseal: str  #: none, running, stopped, done
+    resealed: int  #: records that were looked at
+    versions: int  #: past versions that were looked at
+    contents: int  #: contents of files that were looked at
+    unreadable: int  #: of all of them, those that do not open
+    used: Mapping[str, Mapping[str, int]] | None = (
+        None  #: what the last complete look found, by older key and kind; ``None`` before one
+    )
+
+
+class KeysTold(NamedTuple):
+    """All keys of an instance."""
+
+    master: str  #: id of the present one
+    signing: tuple[str, ...]  #: ids, oldest first; the last one signs, all of them verify
+    environments: Sequence[DataKeys]
+
+
+# Who calls the vault's own interface.
+
+
+class Principal(msgspec.Struct, frozen=True):
+    """A client that has proved who it is, and what it may do."""
+
+    client: str  #: its identifier; stands in the history of what it writes
+    environment: str
+    admin: bool = False  #: may also change schemas, clients and policies
+    policies: tuple[str, ...] = ()  #: the access policies it is under; none: everything in its environment
+
+
+# How much a request to the vault's own interface may ask for; every number is a setting, its default stands here.
+#
+# A number without a remark comes from the decisions beside the interface specification, "Limits".
+
+
+@dataclass(frozen=True, slots=True)
+class RecordLimits:
+    """Bounds of records, filters and batches."""
+
+    find_default: int = 100  #: records of a page where nobody says how many
+    find_maximum: int = 1000  #: records of a page at most
+    page_bytes: int = 16 * 2**20  #: of the sealed records of a page; one record it has in any case
+    batch: int = 100  #: records of one batch
+    string: int = 256  #: characters of a string field whose schema does not say more
+    key: int = 128  #: characters of a primary key
+    leaves: int = 1000  #: scalars and empty containers of a JSON field; ours: each is an entry of the index
+    depth: int = 32  #: objects and arrays within each other in a JSON field, the field itself counted; ours
+    search: tuple[int, int] = (3, 200)  #: characters of a text that is searched for in parts
+    like_plain: int = 256  #: characters of ``$like`` on a field whose text stands beside the body; ours
+    groups: int = 100  #: groups of a page of an aggregation
+    group_keys: int = 10  #: fields an aggregation groups by; ours
+    metrics: int = 50  #: figures of an aggregation; ours
+    candidates: int = 100_000  #: records that a partial match opens at most; ours
+    conditions: int = 200  #: tests of one filter, those inside ``$or`` counted; ours
+    values: int = 1000  #: values of one filter, in lists and alone; ours
+    faults: int = 1000  #: faults that one answer tells of; ours
+
+
+#: What holds where no setting says otherwise.
+DEFAULTS = RecordLimits()

@@ -21,11 +21,11 @@ from proxy.model.record import Fields, Record
 from proxy.model.schema import Schema
 
 
-class Shown(Record, frozen=True):
+class VisibleRecord(Record, frozen=True):
     """A record as it may be shown to the caller whose rights made it; for ``FULL``, to save time, the very record."""
 
 
-class Veil(NamedTuple):
+class Redactor(NamedTuple):
     """How the values of one field are redacted or masked."""
 
     show: Callable[[int, int, str], str]  #: makes of (record id, era of the value, value) what is shown in its place
@@ -49,7 +49,7 @@ _PAST_ERAS: Final = 64
 
 
 #: What the filter endpoint or the firewall of policies says where nothing else is said.
-Firewall = Literal["block", "mask"]
+FirewallMode = Literal["block", "mask"]
 
 
 class Rights(msgspec.Struct, frozen=True, eq=False):
@@ -58,7 +58,7 @@ class Rights(msgspec.Struct, frozen=True, eq=False):
     actions: frozenset[Act]
     view: Schema | None = None  #: ``None``: the whole schema, in the clear
     names: frozenset[str] = frozenset()  #: the fields of ``view`` that are shown at all
-    veils: Mapping[str, Veil] = {}  #: of those, the ones that are not shown as they are
+    veils: Mapping[str, Redactor] = {}  #: of those, the ones that are not shown as they are
     rows: tuple[Test, ...] = ()  #: all of them have to hold; they may ask of fields that are not in ``view``
     changing: Mapping[
         Act, tuple[Test, ...]
@@ -66,7 +66,7 @@ class Rights(msgspec.Struct, frozen=True, eq=False):
     shown_rows: tuple[Test, ...] | None = None  #: those of what is shown, where ``rows`` has such further ones, too
     creates: bool = True  #: whether records can be made at all: not where a field is hidden that each must have
     acl: str | None = None  #: the filter endpoint that decides about each record
-    firewall: Firewall | None = None
+    firewall: FirewallMode | None = None
     files: bool = True  #: whether attachments are shown
     mark: str = ""  #: another one as soon as a policy changes; what a caller keeps for us is bound to it
     abroad: "Rights | None" = None  #: what is left of these rights outside of the country
@@ -90,10 +90,10 @@ class Rights(msgspec.Struct, frozen=True, eq=False):
         """What holds for every record that the caller sees, also where fewer of them may be changed."""
         return self.rows if self.shown_rows is None else self.shown_rows
 
-    def shown(self, record: Record) -> Shown:
+    def shown(self, record: Record) -> VisibleRecord:
         """The record as the caller may see it."""
         if self.view is None:
-            return cast(Shown, record)
+            return cast(VisibleRecord, record)
         names = self.names
         fields: Fields = {name: value for name, value in record.fields.items() if name in names}
         for name, veil in self.veils.items():
@@ -102,7 +102,7 @@ class Rights(msgspec.Struct, frozen=True, eq=False):
                 fields[name] = _veiled(veil, record, name, value)
         attachments = record.attachments if self.files else ()
         shown = msgspec.structs.replace(record, fields=fields, attachments=attachments, eras=None)
-        return cast(Shown, shown)
+        return cast(VisibleRecord, shown)
 
     @property
     def redacted_fields(self) -> list[str]:
@@ -160,7 +160,7 @@ def denied(details: tuple[Detail, ...] = ()) -> VaultError:
     return VaultError(Code.ACCESS_DENIED, "The access policies of this client do not allow that.", details)
 
 
-def _veiled(veil: Veil, record: Record, name: str, value: Any) -> Any:
+def _veiled(veil: Redactor, record: Record, name: str, value: Any) -> Any:
     """What is shown in place of a value, or of each of several."""
     era = (record.eras or {}).get(name, 0)
     if isinstance(value, list):

@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 #: Characters of a text that a template gives.
-LONGEST = 256
+LONGEST_TEMPLATE_TEXT = 256
 #: Characters that a template itself may have; with escapes it is longer than the text that it gives.
 WRITTEN = 1024
 #: Groups with an alphabet in one template, and ranges and single characters in all of them together.
 GROUPS = 32
-PARTS = 256
+TEMPLATE_PARTS = 256
 #: Characters of all its alphabets together: every letter of any one script, and Chinese three times over.
 CHARACTERS = 65_536
 
@@ -61,7 +61,7 @@ class Alphabet:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class TemplateGroup:
     """A part of a template: ``count`` characters of an alphabet, or a constant text."""
 
     choices: Alphabet | str  #: the characters; or the one constant text
@@ -79,11 +79,11 @@ class Group:
         return ways
 
 
-def read_template(text: str) -> tuple[Group, ...]:
+def read_template(text: str) -> tuple[TemplateGroup, ...]:
     """The groups of a template. ``ValueError`` with a sentence that says what to write; it never repeats the template."""
     if len(text) > WRITTEN:
         raise ValueError(f"a template has at most {WRITTEN} characters itself")
-    groups: list[Group] = []
+    groups: list[TemplateGroup] = []
     length = alphabets = parts = characters = 0
     for group in _groups(text):
         groups.append(group)
@@ -92,21 +92,23 @@ def read_template(text: str) -> tuple[Group, ...]:
             alphabets += 1
             parts += len(group.choices.ranges)
             characters += len(group.choices)
-        if length > LONGEST:
-            raise ValueError(f"a template gives at most {LONGEST} characters")
-        if alphabets > GROUPS or parts > PARTS:
-            raise ValueError(f"a template has at most {GROUPS} groups in brackets, with {PARTS} ranges between them")
+        if length > LONGEST_TEMPLATE_TEXT:
+            raise ValueError(f"a template gives at most {LONGEST_TEMPLATE_TEXT} characters")
+        if alphabets > GROUPS or parts > TEMPLATE_PARTS:
+            raise ValueError(
+                f"a template has at most {GROUPS} groups in brackets, with {TEMPLATE_PARTS} ranges between them"
+            )
         if characters > CHARACTERS:
             raise ValueError(f"the brackets of a template hold at most {CHARACTERS} characters together")
     return tuple(groups)
 
 
-def capacity(groups: Sequence[Group]) -> int:
+def capacity(groups: Sequence[TemplateGroup]) -> int:
     """How many texts the template can give."""
     return math.prod([group.capacity for group in groups])
 
 
-def fill(groups: Sequence[Group], index: int) -> str:
+def fill(groups: Sequence[TemplateGroup], index: int) -> str:
     """The text of that number, 0 up to ``capacity``."""
     parts: list[str] = []
     for group in groups:
@@ -119,7 +121,7 @@ def fill(groups: Sequence[Group], index: int) -> str:
     return "".join(parts)
 
 
-def could_give(groups: Sequence[Group], text: str) -> bool:
+def could_give(groups: Sequence[TemplateGroup], text: str) -> bool:
     """Whether the template can give this text."""
     place = 0
     for group in groups:
@@ -134,7 +136,7 @@ def could_give(groups: Sequence[Group], text: str) -> bool:
     return place == len(text)
 
 
-def _groups(text: str) -> Iterator[Group]:
+def _groups(text: str) -> Iterator[TemplateGroup]:
     place, constant = 0, ""
     while place < len(text):
         if text[place] != "[":
@@ -142,16 +144,16 @@ def _groups(text: str) -> Iterator[Group]:
             constant += character
             continue
         if constant:
-            yield Group(constant)
+            yield TemplateGroup(constant)
             constant = ""
         choices, place = _alphabet(text, place + 1)
         count = _COUNT.match(text, place)
         if count is None:
             raise ValueError("in a template, how many characters follows the brackets: [A-Z0-9]{9}, 1 to 999")
-        yield Group(choices, int(count[1]))
+        yield TemplateGroup(choices, int(count[1]))
         place = count.end()
     if constant:
-        yield Group(constant)
+        yield TemplateGroup(constant)
 
 
 def _alphabet(text: str, place: int) -> tuple[Alphabet, int]:
@@ -171,8 +173,10 @@ def _alphabet(text: str, place: int) -> tuple[Alphabet, int]:
                 chosen[-1] = (chosen[-1][0], new[1])  # ``abc`` is one range
             else:
                 chosen.append(new)
-        if len(chosen) > PARTS:
-            raise ValueError(f"in a template, all brackets together hold at most {PARTS} ranges and single characters")
+        if len(chosen) > TEMPLATE_PARTS:
+            raise ValueError(
+                f"in a template, all brackets together hold at most {TEMPLATE_PARTS} ranges and single characters"
+            )
     if place >= len(text) or not chosen:
         raise ValueError("in a template, [ needs characters and a closing ]; a bracket that is meant itself is \\[")
     return Alphabet(tuple(chosen)), place + 1

@@ -4,27 +4,98 @@ JSON numbers with a point or an exponent come as ``Decimal``, so nothing here ev
 What does not fit raises ``Unfit`` with a sentence that says what is expected and never repeats the value.
 """
 
+import difflib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
 
-from proxy.model.faults import Unfit, step
-from proxy.model.limits import Limits
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.record import RecordLimits
 from proxy.model.schema import Field, FieldType
 
+# All faults of a request at once: each where it is (JSON Pointer, RFC 6901) and what is wrong, never with the value.
+
+
+#: Names longer than this are not repeated: a pointer ends at the object that holds such a member.
+_LONGEST_NAME = 128
+
+
+class Unfit(ValueError):
+    """A value does not fit. ``text`` says what is expected; ``place`` is the pointer from the value to the fault."""
+
+    def __init__(self, text: str, place: str = "") -> None:
+        super().__init__(text)
+        self.text = text
+        self.place = place
+
+
+def step(name: str | int) -> str:
+    """One step of a JSON Pointer: ``/`` and the escaped name; nothing for a name too long to be repeated."""
+    if isinstance(name, int):
+        return f"/{name}"
+    if len(name) > _LONGEST_NAME:
+        return ""
+    return "/" + name.replace("~", "~0").replace("/", "~1")
+
+
+def unknown_field(name: str, known: Iterable[str]) -> str:
+    """What is wrong with a field that there is not, with the nearest name that the caller knows; never with what it sent."""
+    near = difflib.get_close_matches(name, known, n=1) if len(name) <= _LONGEST_NAME else []
+    return "The schema has no field of this name" + (f": did you mean {near[0]}?" if near else ".")
+
+
+class ValueFaults:
+    """The faults of one request, in the order in which they were found; at most so many are told."""
+
+    __slots__ = ("_most", "_untold", "codes", "details")
+
+    def __init__(self, most: int) -> None:
+        self.details: list[Detail] = []
+        self.codes: set[Code] = set()  #: what kinds of faults there are, where that was said
+        self._most = most
+        self._untold = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.details)
+
+    def add(self, pointer: str, text: str, code: Code | None = None) -> None:
+        """A fault at that place."""
+        if code is not None:
+            self.codes.add(code)
+        if len(self.details) < self._most:
+            self.details.append(Detail(pointer, text))
+        else:
+            self._untold += 1
+
+    def each(self, pointer: str, names: Sequence[str], text: str, code: Code | None = None) -> None:
+        """The same fault of each of these members of the object at ``pointer``. It costs no more than what of it is told."""
+        room = max(0, self._most - len(self.details))
+        for name in names[:room]:
+            self.add(pointer + step(name), text, code)
+        if len(names) > room:
+            self.add(pointer, text, code)
+            self._untold += len(names) - room - 1
+
+    def error(self, code: Code, message: str) -> VaultError:
+        """The error that tells of all of them."""
+        if self._untold:
+            message = f"{message} {self._untold} more faults are not listed."
+        return VaultError(code, message, tuple(self.details))
+
+
 #: Makes of a JSON value what the field holds; raises ``Unfit``. Never called with ``None``.
-Check = Callable[[Any], Any]
+ValueCheck = Callable[[Any], Any]
 
 #: Digits of a decimal before and after the point; together the 16 that the interface allows.
 WHOLE_DIGITS = 12
-PLACES = 4
+DECIMAL_DIGITS = 4
 
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 _LARGEST_WHOLE = 10**WHOLE_DIGITS - 1
 _ONE = Decimal(1)
-_TICK = Decimal(1).scaleb(-PLACES)
+_TICK = Decimal(1).scaleb(-DECIMAL_DIGITS)
 
 _HOURS = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -37,7 +108,7 @@ _INSTANT = re.compile(
 _NUL = "Must not hold the character U+0000."
 
 
-def check_of(field: Field, limits: Limits) -> Check:
+def check_of(field: Field, limits: RecordLimits) -> ValueCheck:
     """What reads the values of a field for a record."""
     if field.type is FieldType.PRIMARY_KEY:
         return text_of(min(field.max_length or limits.key, limits.key), least=1)
@@ -48,7 +119,7 @@ def check_of(field: Field, limits: Limits) -> Check:
     return CHECKS[field.type]
 
 
-def text_of(most: int | None, least: int = 0) -> Check:
+def text_of(most: int | None, least: int = 0) -> ValueCheck:
     """Strings of so many characters (Unicode code points); ``None``: of any number."""
 
     def check(value: Any) -> str:
@@ -90,18 +161,18 @@ def decimal(value: Any) -> Decimal:
     exponent = int(value.as_tuple().exponent)
     if value and (value.adjusted() >= WHOLE_DIGITS or not _in_places(value)):
         raise Unfit(_DECIMAL)
-    if exponent < -PLACES:
+    if exponent < -DECIMAL_DIGITS:
         return value.quantize(_TICK)
     return value.quantize(_ONE) if exponent > 0 else value
 
 
-_DECIMAL = f"Must not have more than {WHOLE_DIGITS} digits before the point and {PLACES} after it."
+_DECIMAL = f"Must not have more than {WHOLE_DIGITS} digits before the point and {DECIMAL_DIGITS} after it."
 
 
 def _in_places(value: Decimal) -> bool:
     """Whether all digits of a number other than 0 after the fourth behind the point are zeros."""
     _, digits, exponent = value.as_tuple()
-    surplus = -PLACES - int(exponent)
+    surplus = -DECIMAL_DIGITS - int(exponent)
     return surplus <= 0 or (surplus < len(digits) and not any(digits[-surplus:]))
 
 
@@ -164,7 +235,7 @@ def instant(value: Any) -> int:
 _LAST_INSTANT = int(datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()) * 1000 + 999
 
 
-def document_of(limits: Limits) -> Check:
+def document_of(limits: RecordLimits) -> ValueCheck:
     """JSON objects with so many leaves, so deep. A leaf is a scalar, or an object or array without members."""
     too_many = f"Must not hold more than {limits.leaves} values."
 
@@ -219,7 +290,7 @@ def scalar(value: Any) -> None:
 
 
 #: Types whose values no schema can bound further.
-CHECKS: dict[FieldType, Check] = {
+CHECKS: dict[FieldType, ValueCheck] = {
     FieldType.INTEGER: integer,
     FieldType.DECIMAL: decimal,
     FieldType.BOOLEAN: boolean,

@@ -16,14 +16,14 @@ from collections.abc import Awaitable, Callable
 
 from proxy.errors import Code, VaultError
 from proxy.objectstore.base import ObjectStore
-from proxy.objectstore.folder import open_folder
-from proxy.objectstore.memory import open_memory
+from proxy.objectstore.files import open_folder
+from proxy.objectstore.memory import open_memory_objects
 
 #: Scheme of the setting ``files``: what opens it, given what follows ``scheme://``.
 #: ``memory:`` keeps nothing beyond the process; it is for tests and for the trials of rule files.
 BACKENDS: dict[str, Callable[[str], Awaitable[ObjectStore]]] = {
     "file": open_folder,
-    "memory": open_memory,
+    "memory": open_memory_objects,
 }
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterable, Iterable
 from typing import NamedTuple, Protocol
 
 #: What a name is: 24 random bytes in hexadecimal, so that it tells nothing and fits any backend.
-NAME = re.compile(r"[0-9a-f]{48}", re.ASCII)
+OBJECT_NAME = re.compile(r"[0-9a-f]{48}", re.ASCII)
 
 #: The first two digits of names; lists are asked for by them, so that no list has to hold everything at once.
 SHARDS = tuple(f"{number:02x}" for number in range(256))
@@ -18,7 +18,7 @@ class NoObject(Exception):
     """There is no object of that name, although the backend itself can be reached."""
 
 
-class Stored(NamedTuple):
+class StoredObject(NamedTuple):
     """An object that is there."""
 
     name: str
@@ -26,7 +26,7 @@ class Stored(NamedTuple):
     at: int  #: when it was written, in milliseconds since the epoch by the backend's clock
 
 
-class Opened(Protocol):
+class OpenObject(Protocol):
     """An object that is being read; it stays readable when somebody deletes it meanwhile, where the backend can."""
 
     @property
@@ -54,13 +54,13 @@ class ObjectStore(Protocol):
         for after that. The bytes of a view are used before the next one is asked for.
         """
 
-    async def open(self, name: str) -> Opened:
+    async def open(self, name: str) -> OpenObject:
         """Open an object for reading. Raises ``NoObject``."""
 
     async def delete(self, name: str) -> None:
         """Remove an object; gone already: no effect."""
 
-    async def listed(self, shard: str) -> list[Stored]:
+    async def listed(self, shard: str) -> list[StoredObject]:
         """The objects whose name begins with these two digits, by name."""
 
     async def clear(self, before: int) -> int:

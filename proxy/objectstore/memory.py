@@ -3,7 +3,7 @@
 import time
 from collections.abc import AsyncIterable, Iterable
 
-from proxy.objectstore.base import NoObject, ObjectStore, Stored
+from proxy.objectstore.base import NoObject, ObjectStore, StoredObject
 
 
 class _Opened:
@@ -41,9 +41,9 @@ class MemoryObjects:
     async def delete(self, name: str) -> None:
         self.objects.pop(name, None)
 
-    async def listed(self, shard: str) -> list[Stored]:
+    async def listed(self, shard: str) -> list[StoredObject]:
         found = sorted(name for name in self.objects if name.startswith(shard))
-        return [Stored(name, len(self.objects[name][0]), self.objects[name][1]) for name in found]
+        return [StoredObject(name, len(self.objects[name][0]), self.objects[name][1]) for name in found]
 
     async def clear(self, before: int) -> int:  # noqa: ARG002  # the port's; nothing is left behind in memory
         return 0
@@ -55,6 +55,6 @@ class MemoryObjects:
         self._owner = owner
 
 
-async def open_memory(_place: str) -> ObjectStore:
+async def open_memory_objects(_place: str) -> ObjectStore:
     """A new, empty place."""
     return MemoryObjects()

@@ -17,7 +17,7 @@ _from_buffer = _FFI.from_buffer
 _WHITE: Final = b" \t\n\r"
 
 #: Bytes of an array that is decoded part by part, of a part, and of a stretch in which the end of one is looked for.
-LONG: Final = 2 * 1024 * 1024
+LONG_ARRAY: Final = 2 * 1024 * 1024
 _PART: Final = 1024 * 1024
 _NEAR: Final = 64 * 1024
 #: Ends that are tried for each part.

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import unquote_plus
 
-from proxy.redactor.paths import split_target
-from proxy.redactor.template import Kind, parse_template
-from proxy.tokenization.luhn import luhn_holds
+from proxy.redactor.path import split_target
+from proxy.redactor.path_template import SegmentKind, parse_template
+from proxy.tokenization.digits import luhn_holds
 
 #: Segments that are shown; the rest of a longer path is one placeholder.
 _SEGMENTS: Final = 8
@@ -111,7 +111,7 @@ class PathShapes:
 def _words_of(templates: Iterable[str]) -> set[str]:
     """The literal segments of path templates in lower case."""
     segments = (one for template in templates for one in parse_template(template).segments)
-    return {one.text.lower() for one in segments if one.kind is Kind.LITERAL}
+    return {one.text.lower() for one in segments if one.kind is SegmentKind.LITERAL}
 
 
 # ---------------------------------------------------------------------- kinds of values

@@ -3,20 +3,20 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from proxy.model.path import Path, spell
+from proxy.model.schema import Path, spell
 from proxy.redactor.routing import Router
 from proxy.redactor.rules import (
     BodyPlace,
-    Condition,
     Endpoint,
     FieldRule,
     IdPlace,
+    IdSource,
     Match,
     Operation,
     PassRule,
+    RedirectSuccess,
     Rule,
     RuleSet,
-    Source,
 )
 from proxy.tokenization.fallback import Fallback
 
@@ -31,7 +31,7 @@ class Found(NamedTuple):
     ruled: bool = False  #: an operation names the path, for whatever method
 
 
-def find(rules: RuleSet, method: str, path: str, host: str = "") -> Found:
+def find_operation(rules: RuleSet, method: str, path: str, host: str = "") -> Found:
     """The endpoint and the rule of a request; ``path`` is a path, or a template as a rule writes it.
 
     Without a host, endpoints that are told apart by it are tried in the order of their files. Raises
@@ -75,7 +75,7 @@ def as_data(endpoint: Endpoint | None, operation: Rule | None, ruled: bool = Fal
     return out
 
 
-def as_text(data: Mapping[str, Any]) -> str:
+def explanation_text(data: Mapping[str, Any]) -> str:
     """The same for people, one thing a line, nested by indentation."""
     if data["endpoint"] is None:
         return "No endpoint takes this request: the proxy refuses it."
@@ -171,15 +171,15 @@ def _body(body: BodyPlace | None) -> dict[str, Any] | None:
 def _id(place: IdPlace | None, body: BodyPlace | None) -> str | None:
     if place is None:
         return None
-    if place.source is Source.HEADER:
+    if place.source is IdSource.HEADER:
         return f"header {place.name} {place.template}"
-    if place.source is not Source.BODY:
+    if place.source is not IdSource.BODY:
         return f"{place.source} {place.name}"
     start: Path = () if place.absolute or body is None else body.objects or ()
     return spell(start + place.path)
 
 
-def _condition(condition: Condition) -> str:
+def _condition(condition: RedirectSuccess) -> str:
     """One condition in words: ``302 to /contacts/{id}``, ``200 with a text``."""
     to = [f"to {' or '.join(template.text for template in condition.locations)}"] if condition.locations else []
     text = [f'with the text "{condition.text}"'] if condition.text else []

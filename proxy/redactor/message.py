@@ -1,9 +1,18 @@
 """HTTP messages as the redactor sees them: raw bytes, nothing interpreted."""
 
-from collections.abc import Callable
-from typing import Final
+import enum
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 import msgspec
+
+from proxy.errors import Code, VaultError
+from proxy.model.schema import Value
+from proxy.redactor import form
+from proxy.redactor import form as form_codec
+from proxy.redactor.json import tree
 
 #: Header fields in the order and spelling they came; repeated names stay repeated.
 RawHeaders = tuple[tuple[bytes, bytes], ...]
@@ -18,7 +27,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     body: bytes
 
 
-class Answer(msgspec.Struct, frozen=True, gc=False):
+class Response(msgspec.Struct, frozen=True, gc=False):
     """A whole answer of the application; ``body`` is free of transfer and content codings."""
 
     status: int
@@ -52,3 +61,141 @@ class Spellings(dict[bytes, int]):
         if len(name) <= self.LONGEST:
             self[name] = meaning
         return meaning
+
+
+# What kind of body a message says it carries: ``Content-Type`` by RFC 9110, section 8.3.
+
+
+class Media(enum.Enum):
+    """Kinds of bodies."""
+
+    JSON = "json"  #: ``application/json`` and every ``+json`` type
+    FORM = "form"  #: ``application/x-www-form-urlencoded``
+    OTHER = "other"  #: a body of any other kind, or of none that is named
+    NONE = "none"  #: no body
+
+
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_QUOTED = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
+_TYPE = re.compile(rb"[ \t]*(" + _TOKEN + rb"/" + _TOKEN + rb")[ \t]*")
+_PARAMETER = re.compile(rb"[ \t]*;[ \t]*(?:(" + _TOKEN + rb")=(" + _TOKEN + rb"|" + _QUOTED + rb"))?[ \t]*", re.DOTALL)
+
+#: Charsets in which a body is read; both are UTF-8 as far as they go.
+_CHARSETS = frozenset({b"utf-8", b"utf8", b"us-ascii", b"ascii"})
+
+
+def classify(headers: RawHeaders, body: bytes) -> Media:
+    """The kind of the body, by its type; an empty body is ``NONE`` whatever the type says.
+
+    ``VaultError(UNREADABLE_BODY)`` when there are several types, or when a JSON or form type has parameters that
+    are malformed or name another charset than UTF-8.
+    """
+    if not body:
+        return Media.NONE
+    types = [value for name, value in headers if len(name) == 12 and name.lower() == b"content-type"]
+    if not types:
+        return Media.OTHER
+    if len(types) > 1:
+        raise VaultError(Code.UNREADABLE_BODY, "The message has several Content-Type fields: send one.")
+    return _kind(types[0])
+
+
+@lru_cache(maxsize=256)  # an application has few; the bounds on heads bound each
+def _kind(value: bytes) -> Media:
+    match = _TYPE.match(value)
+    if match is None:
+        return Media.OTHER
+    essence = match[1].lower()
+    if essence == b"application/json" or essence.endswith(b"+json"):
+        media = Media.JSON
+    elif essence == b"application/x-www-form-urlencoded":
+        media = Media.FORM
+    else:
+        media = Media.OTHER
+    parameters, rest = _parameters(value[match.end() :])
+    if rest.startswith(b",") or (rest and media is not Media.OTHER):
+        raise VaultError(Code.UNREADABLE_BODY, "The Content-Type is malformed: send one media type as RFC 9110 has it.")
+    if media is not Media.OTHER and any(name == b"charset" and text not in _CHARSETS for name, text in parameters):
+        raise VaultError(Code.UNREADABLE_BODY, "The body is in another charset than UTF-8: send it in UTF-8.")
+    return media
+
+
+def _parameters(text: bytes) -> tuple[list[tuple[bytes, bytes]], bytes]:
+    """Names and values of parameters in lower case, without quotes, and the rest that is none of them."""
+    found = []
+    at = 0
+    while match := _PARAMETER.match(text, at):
+        at = match.end()
+        if match[1]:
+            value = match[2]
+            plain = re.sub(rb"\\(.)", rb"\1", value[1:-1]) if value.startswith(b'"') else value
+            found.append((match[1].lower(), plain.strip().lower()))
+    return found, text[at:]
+
+
+# Bodies of a kind that no rule can follow, such as a multipart upload, where a rule says that they may pass.
+#
+# ``other_kinds: pass`` opens a door on purpose, and it must stay as narrow as it looks: a body that any application could take
+# for JSON, XML, text or a form in spite of its type is no upload, and is refused like any other that was not understood.
+
+
+#: In the names of types that some application may read as JSON or as a form.
+_READABLE: Final = (b"json", b"xml", b"form-urlencoded", b"graphql", b"javascript", b"yaml")
+
+#: What may stand before the first sign of a text: white space, NUL, the byte order marks.
+_BEFORE: Final = b" \t\r\n\x00\xef\xbb\xbf\xfe\xff"
+
+
+def is_foreign(headers: RawHeaders, body: bytes) -> bool:
+    """Whether type and first bytes agree that a body is nothing that rules could follow. A missing type tells nothing."""
+    declared = (header(headers, b"content-type") or b"").partition(b";")[0].strip().lower()
+    kind, slash, subtype = declared.partition(b"/")
+    if not slash or kind in (b"", b"text") or any(word in subtype for word in _READABLE):
+        return False
+    return body.lstrip(_BEFORE)[:1] not in form_codec.OTHER_KINDS
+
+
+# How values are spelled in bodies, and bodies in messages.
+#
+# Why it exists: the redactor speaks of places and values; what they look like in JSON, in a form, under gzip, is
+# settled here, once, and to the letter of the standards. What it may touch: bytes. To add a kind of body, write its
+# file, give ``media.Media`` a member, and add a line to ``CODECS``; a content coding is a line in ``coding.CODINGS``.
+
+
+class Codec(NamedTuple):
+    """One kind of body: what a raw value says (``None``: nothing), and how a value is spelled."""
+
+    read: Callable[[bytes | memoryview], Value | None]
+    write: Callable[[Value], bytes]
+
+
+CODECS: Mapping[Media, Codec] = {
+    Media.JSON: Codec(tree.read_json_value, tree.write_json_value),
+    Media.FORM: Codec(form.read_value, form.write_value),
+}
+
+
+# Ids of records as the vault compares them: one spelling where the spelling means nothing. What is forwarded stays as it came.
+
+
+#: UUIDs and other long ids of hexadecimal digits. Nobody has two of them that differ in the case of a letter alone.
+_HEXADECIMAL: Final = re.compile(r"[0-9A-Fa-f-]{24,}")
+_LONGEST_NUMBER: Final = 20  # 64 bits
+
+
+def canonical_uuid(text: str) -> str:
+    """The id, in lower case where it is a long one of hexadecimal digits (RFC 9562 section 4)."""
+    if len(text) < 24 or _HEXADECIMAL.fullmatch(text) is None:
+        return text
+    return text.lower()
+
+
+def numeric_id(text: str) -> str | None:
+    """How an application that reads ids as numbers writes this one: ``1`` for ``01``; ``None`` where it is written so, or is none."""
+    if text[:1].isalpha() or (text.isdecimal() and text[0] != "0" and text.isascii()):
+        return None
+    try:
+        plainly = str(int(text)) if len(text) <= _LONGEST_NUMBER else text
+    except ValueError:
+        return None
+    return None if plainly == text else plainly

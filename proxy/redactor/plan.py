@@ -1,16 +1,17 @@
 """An operation made ready to run: its selectors compiled, its ids' places known. One per operation, made on first use."""
 
-from collections.abc import Mapping
+import enum
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from urllib.parse import unquote_to_bytes, urljoin, urlsplit
 
-from proxy.model.path import Path
-from proxy.redactor.codecs.form import pattern_matches
-from proxy.redactor.codecs.media import Media
-from proxy.redactor.emptied import Emptied
-from proxy.redactor.outline import Outline
-from proxy.redactor.rules import Absent, BodyPlace, IdPlace, Operation, Source, Verb
-from proxy.redactor.selectors import Selection
-from proxy.redactor.unnamed import Unnamed
+from proxy.model.schema import Path
+from proxy.redactor.checks import Outline, Unnamed
+from proxy.redactor.form import pattern_matches
+from proxy.redactor.message import Media, RawHeaders
+from proxy.redactor.path_template import PathTemplate, SegmentKind, TemplateSegment
+from proxy.redactor.rules import Absent, BodyPlace, IdPlace, IdSource, Operation, RedirectSuccess, ResponseRule, Verb
+from proxy.redactor.select import Emptied, Selection
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class BodyPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class OperationPlan:
     """Both directions of an operation."""
 
     operation: Operation
@@ -48,13 +49,13 @@ class Plan:
     unnamed: Unnamed | None  #: for a body that the rule says nothing about; ``None`` where it names one
 
 
-def make_plan(operation: Operation) -> Plan:
+def make_plan(operation: Operation) -> OperationPlan:
     """Compile an operation; the selectors were checked when the rules were loaded."""
     answer_id = operation.response.id if operation.response.id is not None else None
     request = body_plan(operation.request.body, operation.id, request=True)
     if request is not None and operation.verb is Verb.UPDATE and operation.request.absent is Absent.KEEP:
         request = _with_emptied(request, operation.request.body)
-    return Plan(
+    return OperationPlan(
         operation,
         request,
         body_plan(operation.response.body, answer_id),
@@ -64,8 +65,8 @@ def make_plan(operation: Operation) -> Plan:
 
 def body_plan(place: BodyPlace | None, ident: IdPlace | None, *, request: bool = False) -> BodyPlan | None:
     """The plan of one direction; ``None`` when neither a field nor an id is in the body."""
-    in_body = ident is not None and ident.source is Source.BODY
-    in_form = ident is not None and ident.source is Source.FORM
+    in_body = ident is not None and ident.source is IdSource.BODY
+    in_form = ident is not None and ident.source is IdSource.FORM
     if place is None and not in_body and not in_form:
         return None
     fields: list[str] = list(place.fields) if place else []
@@ -115,15 +116,15 @@ def _member(ident: IdPlace | None) -> str:
     """The form member of the id. A one-step ``$.id`` names one as well: forms are flat objects."""
     if ident is None:
         return ""
-    if ident.source is Source.BODY and len(ident.path) == 1 and isinstance(ident.path[0], str):
+    if ident.source is IdSource.BODY and len(ident.path) == 1 and isinstance(ident.path[0], str):
         return ident.path[0]
-    return ident.name if ident.source is Source.FORM else ""
+    return ident.name if ident.source is IdSource.FORM else ""
 
 
 def _named(place: BodyPlace | None, ident: IdPlace | None) -> frozenset[Media]:
     """An id alone does not make a kind of body one that the rule knows its way about, where it names fields in another."""
     if place is None:
-        json, form = ident is not None and ident.source is Source.BODY, bool(_member(ident))
+        json, form = ident is not None and ident.source is IdSource.BODY, bool(_member(ident))
     else:
         json, form = place.objects is not None or bool(place.anchored), bool(place.form)
     return frozenset([Media.JSON] * json + [Media.FORM] * form)
@@ -132,3 +133,64 @@ def _named(place: BodyPlace | None, ident: IdPlace | None) -> frozenset[Media]:
 def writes(operation: Operation) -> bool:
     """Whether the operation changes what the vault keeps."""
     return operation.verb is not Verb.READ
+
+
+# What the status of an answer means for its request: taken, refused, or nobody knows.
+#
+# An expired session is answered by a redirect like a saved form is, and a pop-up by a page like a form with mistakes is.
+# So a rule may say where a redirect must lead, and what a page must hold, to count. Pure functions.
+
+
+class Outcome(enum.Enum):
+    """What the application did with a request, by its answer."""
+
+    TAKEN = enum.auto()
+    REFUSED = enum.auto()
+    DOUBTFUL = enum.auto()
+    UNREAD = enum.auto()  #: the body tells, and it was not read (yet)
+
+
+def outcome(rule: ResponseRule, target: bytes, status: int, headers: RawHeaders, body: bytes | None) -> Outcome:
+    """What an answer to a request for ``target`` says; ``body`` is ``None`` where it was not read."""
+    if status in rule.success:
+        return Outcome.TAKEN
+    for condition in rule.conditions:
+        if status in condition.statuses and _leads(condition, headers, target):
+            if condition.text and body is None:
+                return Outcome.UNREAD
+            if condition.text.encode() in (body or b""):
+                return Outcome.TAKEN
+    return Outcome.DOUBTFUL if status >= 500 or 300 <= status < 400 else Outcome.REFUSED
+
+
+def _leads(condition: RedirectSuccess, headers: RawHeaders, target: bytes) -> bool:
+    """Whether the one ``Location`` leads to a path that the condition names (RFC 9110, section 10.2.2)."""
+    if not condition.locations:
+        return True
+    places = [value for name, value in headers if name.lower() == b"location"]
+    if len(places) != 1:
+        return False
+    try:
+        path = urlsplit(urljoin(target.decode("latin-1"), places[0].decode("latin-1").strip())).path
+    except ValueError:
+        return False
+    parts = [unquote_to_bytes(part) for part in path.encode("latin-1").split(b"/") if part]
+    return any(_fits(template, parts) for template in condition.locations)
+
+
+def _fits(template: PathTemplate, parts: Sequence[bytes]) -> bool:
+    segments = template.segments
+    if segments and segments[-1].kind is SegmentKind.REST:
+        if len(parts) < len(segments):
+            return False
+        segments = segments[:-1]
+        parts = parts[: len(segments)]
+    return len(parts) == len(segments) and all(map(_takes, segments, parts))
+
+
+def _takes(segment: TemplateSegment, part: bytes) -> bool:
+    if segment.kind is SegmentKind.LITERAL:
+        return segment.text.encode() == part
+    if segment.kind is SegmentKind.MIXED:
+        return segment.regex().fullmatch(part) is not None
+    return True

@@ -1,24 +1,54 @@
 """Reading a request: which values a rule names, where they stand, whose they are. Pure functions on bytes."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final
 
 import msgspec
 
 from proxy.errors import Code, VaultError
-from proxy.model.value import Value
-from proxy.redactor.codecs import coding
-from proxy.redactor.codecs import form as form_codec
-from proxy.redactor.codecs import json as json_codec
-from proxy.redactor.codecs.media import Media, classify
-from proxy.redactor.foreign import is_foreign
-from proxy.redactor.grammar import standard
-from proxy.redactor.idents import plain
-from proxy.redactor.message import RawHeaders, Request
-from proxy.redactor.patches import refuse_patch
-from proxy.redactor.plan import BodyPlan, Plan
-from proxy.redactor.rules import IdPlace, Match, Operation, OtherKinds, Source
-from proxy.redactor.selectors import Found, Leaf
+from proxy.model.schema import Value
+from proxy.redactor import content_coding
+from proxy.redactor import form as form_codec
+from proxy.redactor.json import tree as json_codec
+from proxy.redactor.json.grammar import standard
+from proxy.redactor.json.tree import Leaf, TreeSelection
+from proxy.redactor.message import Media, RawHeaders, Request, canonical_uuid, classify, header, is_foreign
+from proxy.redactor.plan import BodyPlan, OperationPlan
+from proxy.redactor.rules import IdPlace, IdSource, Match, Operation, OtherKinds
+
+# Bodies that tell changes instead of values: JSON Patch (RFC 6902) and SCIM PATCH (RFC 7644, section 3.5.2).
+#
+# The path beside a value says which field it is, so the selectors of an object find nothing in them and every value would
+# pass. Until the rule language can say ``patch:``, such a body of a write is refused.
+
+
+_TYPES: Final = re.compile(rb"(?i)\s*[^;,]*json-patch")
+_OPERATION: Final = re.compile(rb'"op(?:eration)?s?"\s*:', re.IGNORECASE)
+_PLACE: Final = re.compile(rb'"(?:path|from|value)"\s*:', re.IGNORECASE)
+
+
+@lru_cache(maxsize=256)
+def _is_patch(declared: bytes | None) -> bool:
+    return declared is not None and _TYPES.match(declared) is not None
+
+
+def refuse_patch(operation: Operation, headers: RawHeaders, body: bytes, *, understood: bool) -> None:
+    """Raise ``VaultError(UNREADABLE_BODY)`` when the JSON body of a matched request is a patch document.
+
+    By its type it always is. ``understood``: the rule found protected places in it; where it found none, a body that
+    looks like a list of operations is taken for one as well, because applications accept it as plain JSON.
+    """
+    if _is_patch(header(headers, b"content-type")) or (
+        not understood and _OPERATION.search(body) and _PLACE.search(body)
+    ):
+        raise VaultError(
+            Code.UNREADABLE_BODY,
+            f"The request matches {operation.label} and carries a patch document (a list of operations), which rules cannot "
+            "follow yet: send the changed members themselves.",
+        )
 
 
 class Spot(msgspec.Struct, frozen=True, gc=False):
@@ -32,7 +62,7 @@ class Spot(msgspec.Struct, frozen=True, gc=False):
 
 
 @dataclass(slots=True)
-class Item:
+class BodyObject:
     """One object of a body with its protected places and, where the body tells it, its id."""
 
     spots: list[Spot] = field(default_factory=list)
@@ -41,16 +71,16 @@ class Item:
 
 
 @dataclass(slots=True)
-class Body:
+class ParsedBody:
     """What a body says: its objects, and ids that stand outside of them."""
 
     media: Media
-    items: list[Item] = field(default_factory=list)
+    items: list[BodyObject] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
     hiding: bool = False  #: an object or array stands where an id belongs, and what it holds was not looked at
 
 
-def read_body(plan: BodyPlan, media: Media, body: bytes, operation: Operation) -> Body:
+def read_body(plan: BodyPlan, media: Media, body: bytes, operation: Operation) -> ParsedBody:
     """The objects and places of a JSON or form body.
 
     Raises ``VaultError``: UNREADABLE_BODY, MALFORMED_JSON, AMBIGUOUS_JSON or TOO_LARGE; never with content in its text.
@@ -63,7 +93,7 @@ def read_body(plan: BodyPlan, media: Media, body: bytes, operation: Operation) -
     raise _other_kind(plan, operation)
 
 
-def read_answer_body(plan: BodyPlan, media: Media, body: bytes, operation: Operation) -> Body:
+def read_answer_body(plan: BodyPlan, media: Media, body: bytes, operation: Operation) -> ParsedBody:
     """As ``read_body``, also where a byte order mark stands before JSON, or NaN and Infinity in it, as many applications write them.
 
     Callers who read such answers have to be shown values, too. Places are those of the body as it came.
@@ -91,13 +121,13 @@ def unreadable_answer() -> VaultError:
     )
 
 
-def check_head(plan: Plan, match: Match, head: Request) -> None:
+def check_head(plan: OperationPlan, match: Match, head: Request) -> None:
     """Raise what is wrong with a request whatever its body, which is still to come, will hold."""
     request_ids(plan.operation.id, match, head, None)
     if names := plan.operation.request.query:
         query_spots(head.target, names)
     headers = head.headers
-    coding.refuse_unknown(coding.field(headers, b"content-encoding"))
+    content_coding.refuse_unknown(content_coding.field(headers, b"content-encoding"))
     if plan.request is None:
         if plan.unnamed is not None:
             plan.unnamed.refuse_kind(headers, _SOME)
@@ -113,13 +143,13 @@ def check_head(plan: Plan, match: Match, head: Request) -> None:
 _SOME = b"?"
 
 
-def _passes(plan: Plan, media: Media, headers: RawHeaders, body: bytes) -> bool:
+def _passes(plan: OperationPlan, media: Media, headers: RawHeaders, body: bytes) -> bool:
     """Whether the rule lets a body of no kind that it names pass."""
     passing = media is Media.OTHER and plan.operation.request.other_kinds is OtherKinds.PASS
     return passing and is_foreign(headers, body)
 
 
-def read_request(plan: Plan, request: Request) -> Body | None:
+def read_request(plan: OperationPlan, request: Request) -> ParsedBody | None:
     """What the request's body says; ``None`` when the rule names nothing in it, or it is empty."""
     if plan.request is None:
         if request.body and plan.unnamed is not None:
@@ -158,27 +188,27 @@ MOST_OBJECTS = 10_000
 MOST_VALUES = 100_000
 
 
-def _bound(body: Body) -> None:
+def _bound(body: ParsedBody) -> None:
     if len(body.items) > MOST_OBJECTS or len(body.ids) > MOST_OBJECTS:
         raise VaultError(Code.TOO_LARGE, f"The request carries more than {MOST_OBJECTS} objects: send it in parts.")
     if sum([len(item.spots) for item in body.items]) > MOST_VALUES:
         raise VaultError(Code.TOO_LARGE, f"The request carries more than {MOST_VALUES} values: send it in parts.")
 
 
-def request_ids(place: IdPlace | None, match: Match, request: Request, body: Body | None) -> list[str]:
+def request_ids(place: IdPlace | None, match: Match, request: Request, body: ParsedBody | None) -> list[str]:
     """Ids that the request names outside its objects: in the path, the query, a form member or at an absolute place."""
     if place is None:
         return []
-    if place.source is Source.PATH:
+    if place.source is IdSource.PATH:
         return [_path_id(match.params[place.name])]
-    if place.source is Source.QUERY:
-        return [plain(text) for text in query_values(request.target, place.name)]
+    if place.source is IdSource.QUERY:
+        return [canonical_uuid(text) for text in query_values(request.target, place.name)]
     return body.ids if body else []
 
 
 def _path_id(text: str) -> str:
     if text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text):
-        return plain(text)
+        return canonical_uuid(text)
     raise VaultError(Code.BAD_REQUEST, "The id in the path is not percent-encoded UTF-8: encode it in UTF-8.")
 
 
@@ -195,8 +225,8 @@ def query_values(target: bytes, name: str) -> list[str]:
     start, end = query_span(target)
     query = target[start:end]
     return [
-        form_codec.read(query[member.start : member.end])
-        for member in form_codec.members(query, _QUERY_MEMBERS)
+        form_codec.read_form_value(query[member.start : member.end])
+        for member in form_codec.form_members(query, _QUERY_MEMBERS)
         if member.name == name
     ]
 
@@ -210,10 +240,10 @@ def query_spots(target: bytes, names: Mapping[str, str]) -> list[Spot]:
     start, end = query_span(target)
     query = target[start:end]
     spots: list[Spot] = []
-    for member in form_codec.members(query, _QUERY_MEMBERS, tuple(names)):
+    for member in form_codec.form_members(query, _QUERY_MEMBERS, tuple(names)):
         field_name = _named(names, member.name)
         if field_name is not None:
-            text = form_codec.read(query[member.start : member.end])
+            text = form_codec.read_form_value(query[member.start : member.end])
             spots.append(Spot(field_name, start + member.start, start + member.end, Value(text)))
     return spots
 
@@ -230,14 +260,14 @@ def _named(names: Mapping[str, str], name: str) -> str | None:
     return names[max(fits, key=len)] if fits else None
 
 
-def _from_found(plan: BodyPlan, found: Found, body: bytes, depth: int) -> Body:
-    result = Body(Media.JSON)
+def _from_found(plan: BodyPlan, found: TreeSelection, body: bytes, depth: int) -> ParsedBody:
+    result = ParsedBody(Media.JSON)
     fields, id_leaf, emptied = plan.fields, plan.id_leaf, plan.emptied
     read = json_codec.reader(body)
     found.objects.reverse()
     while found.objects:  # each is freed when it was read: all of them at once would take as long as to find them
         located = found.objects.pop()
-        item = Item()
+        item = BodyObject()
         add = item.spots.append
         for leaf in located.leaves:
             name, start, end = leaf
@@ -254,9 +284,9 @@ def _from_found(plan: BodyPlan, found: Found, body: bytes, depth: int) -> Body:
     return result
 
 
-def _add_anchored(result: Body, plan: BodyPlan, found: Found, body: bytes, depth: int) -> None:
+def _add_anchored(result: ParsedBody, plan: BodyPlan, found: TreeSelection, body: bytes, depth: int) -> None:
     """Ids and places that count from the root: they belong to the one object there is, or are one of their own."""
-    item = Item()
+    item = BodyObject()
     read = json_codec.reader(body)
     for leaf in found.anchored:
         if leaf.name == plan.id_anchored:
@@ -279,30 +309,30 @@ def _add_anchored(result: Body, plan: BodyPlan, found: Found, body: bytes, depth
 
 def _id(leaf: Leaf, body: bytes) -> str | None:
     """An id is a string or an integer; anything else is no id."""
-    value = json_codec.read(body[leaf.start : leaf.end])
+    value = json_codec.read_json_value(body[leaf.start : leaf.end])
     if value is None or (value.json and not value.text.lstrip("-").isdecimal()) or not value.text:
         return None
-    return plain(value.text)
+    return canonical_uuid(value.text)
 
 
 def _is_container(leaf: Leaf, body: bytes) -> bool:
     return body[leaf.start] in b"{["
 
 
-def _from_form(plan: BodyPlan, body: bytes, limit: int) -> Body:
-    item = Item()
+def _from_form(plan: BodyPlan, body: bytes, limit: int) -> ParsedBody:
+    item = BodyObject()
     ids: list[str] = []
     declared = (*plan.form, plan.id_member) if plan.id_member else tuple(plan.form)
-    for member in form_codec.members(body, limit, declared):
+    for member in form_codec.form_members(body, limit, declared):
         name = plan.form_field(member.name)
         if name is not None:
-            text = form_codec.read(body[member.start : member.end])
+            text = form_codec.read_form_value(body[member.start : member.end])
             item.spots.append(Spot(name, member.start, member.end, Value(text), member.bare))
         elif plan.id_member and member.name == plan.id_member:
-            ids.append(plain(form_codec.read(body[member.start : member.end])))
+            ids.append(canonical_uuid(form_codec.read_form_value(body[member.start : member.end])))
     ids = [text for text in dict.fromkeys(ids) if text]
     item.id = ids[0] if len(ids) == 1 else None
-    return Body(Media.FORM, [item], ids)
+    return ParsedBody(Media.FORM, [item], ids)
 
 
 def _other_kind(plan: BodyPlan, operation: Operation) -> VaultError:

@@ -3,22 +3,119 @@
 import enum
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice, pairwise
+from operator import itemgetter
 from typing import NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 from proxy.errors import VaultError
-from proxy.model.value import Value
-from proxy.offload import free
-from proxy.redactor import html
-from proxy.redactor.codecs import form as form_codec
-from proxy.redactor.codecs import json as json_codec
-from proxy.redactor.codecs.media import Media
-from proxy.redactor.grammar import evened
-from proxy.redactor.idents import plain
-from proxy.redactor.message import RawHeaders, header
-from proxy.redactor.redact import Body, Spot
+from proxy.model.schema import Value
+from proxy.offload import FEW, free
+from proxy.redactor import form as form_codec
+from proxy.redactor.json import tree as json_codec
+from proxy.redactor.json.grammar import evened
+from proxy.redactor.message import Media, RawHeaders, Request, canonical_uuid, header
+from proxy.redactor.redact import ParsedBody, Spot
 from proxy.redactor.rules import IdPlace
-from proxy.redactor.splice import splice
+
+# Replace stretches of a body and leave every other byte as it is.
+
+
+_by_start = itemgetter(0)
+
+
+def splice(body: bytes, edits: Sequence[tuple[int, int, bytes]]) -> bytes:
+    """The body with each ``body[start:end]`` replaced by its bytes.
+
+    Edits may come in any order; an empty stretch is an insertion, and insertions at one place keep their order.
+    ``ValueError`` when two overlap or one lies outside of the body.
+    """
+    joined: list[bytes] = []
+    pieces: list[bytes] = []
+    reached, size = 0, len(body)
+    # To sort many keeps the interpreter's lock all the while, and nearly always they are in order.
+    in_order = len(edits) > FEW and all(first[0] <= second[0] for first, second in pairwise(edits))
+    ordered = edits if in_order else sorted(edits, key=_by_start)
+    for start, end, content in ordered:
+        if not reached <= start <= end <= size:
+            raise ValueError(f"the edit of bytes {start} to {end} overlaps another one or lies outside of the body")
+        pieces += (body[reached:start], content)
+        reached = end
+        if len(pieces) > FEW:  # no call joins, or frees, more than so many
+            joined.append(b"".join(pieces))
+            pieces.clear()
+    pieces.append(body[reached:])
+    return b"".join([*joined, *pieces])
+
+
+# Pages: where a value may stand in one, and how it is written there so that it can never become markup.
+#
+# A value is written only where a browser shows it: in text, and in the few attributes that are text. What acts (an
+# address, a style, an event handler, a script) keeps its token: there no escaping of a value would be safe, because the
+# browser undoes it before it acts. Tags are read as the HTML standard reads them, "Tokenization".
+
+
+#: Attributes that are only ever shown.
+_SHOWN = frozenset({b"value", b"title", b"alt", b"placeholder", b"label", b"aria-label"})
+
+_OPENING = re.compile(rb"<!--|<(/?[A-Za-z][^ \t\n\f\r/>]*+)")
+_ATTRIBUTE = re.compile(
+    rb"[ \t\n\f\r/]*+([^ \t\n\f\r/>][^ \t\n\f\r/>=]*+)"
+    rb"(?:[ \t\n\f\r]*+=[ \t\n\f\r]*+(\"[^\"]*+\"|'[^']*+'|[^ \t\n\f\r>\"'][^ \t\n\f\r>]*+)?)?"
+)
+_COMMENT_END = re.compile(rb"--!?>")
+
+#: Elements whose content is text to the browser, up to their end tag; ``True``: text that it shows, escapes undone.
+_TEXT = {b"textarea": True, b"title": True} | dict.fromkeys(
+    (b"script", b"style", b"xmp", b"iframe", b"noembed", b"noframes", b"noscript", b"plaintext"), False
+)
+
+
+def text(value: str) -> bytes:
+    """A value for any place that only shows it: all but letters and digits as numeric references.
+
+    Safe in text and in attributes, quoted or not, and whatever the page's charset is.
+    """
+    return "".join(char if char.isascii() and char.isalnum() else f"&#{ord(char)};" for char in value).encode()
+
+
+def acting(page: bytes) -> Iterator[tuple[int, int]]:
+    """The stretches of a page, in order, in which no value may stand."""
+    at = 0
+    while (opening := _OPENING.search(page, at)) is not None:
+        if opening[1] is None:
+            end = _COMMENT_END.search(page, opening.start() + 2)  # ``<!-->`` is a whole comment
+            at = end.end() if end else len(page)
+            continue
+        at = opening.start()
+        for start, end_of_value in _shown(page, opening.end()):
+            yield at, start
+            at = end_of_value
+        closing = page.find(b">", at)
+        end_of_tag = closing + 1 if closing >= 0 else len(page)
+        yield at, end_of_tag
+        at = end_of_tag
+        name = opening[1].lower()
+        if name in _TEXT:
+            end_of_text = _end_of_text(page, name, at)
+            if not _TEXT[name]:
+                yield at, end_of_text
+            at = end_of_text
+
+
+def _shown(page: bytes, at: int) -> Iterator[tuple[int, int]]:
+    """Where the values of attributes stand that are only shown; the last pair, an empty one, is where the tag ends."""
+    while (attribute := _ATTRIBUTE.match(page, at)) is not None:
+        at = attribute.end()
+        if attribute[2] and attribute[1].lower() in _SHOWN:
+            yield attribute.span(2)
+    yield at, at
+
+
+def _end_of_text(page: bytes, name: bytes, at: int) -> int:
+    end = re.compile(rb"</" + name + rb"(?=[ \t\n\f\r/>])", re.IGNORECASE).search(page, at)
+    return end.start() if end and name != b"plaintext" else len(page)
+
 
 #: A JSON string literal, or a bare number, in an ``evened`` text: the places of it where a token can stand.
 _JSON_LITERAL = re.compile(rb'"[^"]*+"|-?[0-9][0-9.eE+-]*+')
@@ -33,19 +130,19 @@ _LONGEST = 4096
 Edit = tuple[int, int, bytes]
 
 
-def encode(media: Media, value: Value) -> bytes:
+def encode_value(media: Media, value: Value) -> bytes:
     """A value as it is written into a body of that kind."""
-    return form_codec.write(value.text) if media is Media.FORM else json_codec.write(value)
+    return form_codec.write_form_value(value.text) if media is Media.FORM else json_codec.write_json_value(value)
 
 
-def edits(body: Body, values: Sequence[Sequence[Value | None]]) -> list[Edit]:
+def edits(body: ParsedBody, values: Sequence[Sequence[Value | None]]) -> list[Edit]:
     """The edits that put these values into the places of the body's objects; ``None`` leaves a place alone."""
     made: list[Edit] = []
     for item, found in zip(body.items, values, strict=True):
         for spot, value in zip(item.spots, found, strict=True):
             if value is None or value == spot.value:
                 continue
-            written = encode(body.media, value)
+            written = encode_value(body.media, value)
             made.append((spot.start, spot.end, b"=" + written if spot.bare else written))
     return made
 
@@ -57,7 +154,7 @@ class Written(NamedTuple):
     counts: dict[str, int]
 
 
-def rewritten(content: bytes, body: Body, values: Sequence[Sequence[Value | None]]) -> Written:
+def rewritten(content: bytes, body: ParsedBody, values: Sequence[Sequence[Value | None]]) -> Written:
     """The bytes of a body with these values in their places."""
     counts: dict[str, int] = {}
     for item, row in zip(body.items, values, strict=True):
@@ -70,7 +167,7 @@ def rewritten(content: bytes, body: Body, values: Sequence[Sequence[Value | None
     return written
 
 
-def places(spots: Iterable[Spot]) -> tuple[tuple[str, str], ...]:
+def text_places(spots: Iterable[Spot]) -> tuple[tuple[str, str], ...]:
     """(field, text) of each place that holds anything."""
     return tuple((spot.field, spot.value.text) for spot in spots if spot.value is not None)
 
@@ -83,7 +180,7 @@ def header_ids(place: IdPlace, headers: RawHeaders) -> list[str]:
         if name.lower() == place.name.encode():
             match = pattern.fullmatch(_path(value))
             if match is not None:
-                found.append(plain(unquote(match[1])))
+                found.append(canonical_uuid(unquote(match[1])))
     return found
 
 
@@ -104,7 +201,7 @@ def _address_pattern(template: str) -> re.Pattern[str]:
 # ---------------------------------------------------------------------- anywhere in a body
 
 
-class Surroundings(enum.Enum):
+class EscapingKinds(enum.Enum):
     """The kinds of text in which tokens are restored wherever they stand."""
 
     JSON = "json"
@@ -114,10 +211,10 @@ class Surroundings(enum.Enum):
 
 
 _SURROUNDINGS = {
-    b"application/json": Surroundings.JSON,
-    b"application/x-www-form-urlencoded": Surroundings.FORM,
-    b"text/html": Surroundings.HTML,
-    b"text/plain": Surroundings.PLAIN,
+    b"application/json": EscapingKinds.JSON,
+    b"application/x-www-form-urlencoded": EscapingKinds.FORM,
+    b"text/html": EscapingKinds.HTML,
+    b"text/plain": EscapingKinds.PLAIN,
 }
 
 
@@ -131,16 +228,16 @@ class Candidate(NamedTuple):
     quoted: bool
 
 
-def surroundings(headers: RawHeaders) -> Surroundings | None:
+def surroundings(headers: RawHeaders) -> EscapingKinds | None:
     """What kind of text the answer is by its declared type; ``None`` for what is not text that can be restored."""
     declared = (header(headers, b"content-type") or b"").partition(b";")[0].strip().lower()
     if declared.endswith(b"+json"):
-        return Surroundings.JSON
+        return EscapingKinds.JSON
     return _SURROUNDINGS.get(declared)
 
 
 def candidates(
-    kind: Surroundings, body: bytes, patterns: Sequence[re.Pattern[str]], known: Mapping[str, Value]
+    kind: EscapingKinds, body: bytes, patterns: Sequence[re.Pattern[str]], known: Mapping[str, Value]
 ) -> list[Candidate]:
     """Everything in the body that may be one of our tokens: by the shapes' patterns, or because it is known."""
     found: list[Candidate] = []
@@ -152,35 +249,35 @@ def candidates(
         if text is not None and (text in known or any(pattern.fullmatch(text) for pattern in patterns)):
             names = quoted and _JSON_NAME.match(body, end + 1) is not None
             found.append(Candidate(text, start, end, not names, quoted))
-        elif kind is not Surroundings.FORM and len(raw) > 1:
+        elif kind is not EscapingKinds.FORM and len(raw) > 1:
             found.extend(_inside(_as_seen(kind, raw), start, quoted, patterns))
-    return found if kind is not Surroundings.HTML else _shown(body, found)
+    return found if kind is not EscapingKinds.HTML else _restored_text(body, found)
 
 
-def _read(kind: Surroundings, raw: bytes) -> str | None:
+def _read(kind: EscapingKinds, raw: bytes) -> str | None:
     """The text of a whole stretch; ``None`` where it has none."""
     try:
-        if kind is Surroundings.FORM:
-            return form_codec.read(raw)
-        if kind is Surroundings.JSON and b"\\" in raw:
-            value = json_codec.read(b'"' + raw + b'"')
+        if kind is EscapingKinds.FORM:
+            return form_codec.read_form_value(raw)
+        if kind is EscapingKinds.JSON and b"\\" in raw:
+            value = json_codec.read_json_value(b'"' + raw + b'"')
             return value.text if value is not None else None
         return raw.decode()
     except (VaultError, UnicodeDecodeError):
         return None
 
 
-def _as_seen(kind: Surroundings, raw: bytes) -> str:
+def _as_seen(kind: EscapingKinds, raw: bytes) -> str:
     """Running text, a byte for each character. The letters and digits of an escape in JSON are none beside a token."""
-    if kind is Surroundings.JSON and b"\\" in raw:
+    if kind is EscapingKinds.JSON and b"\\" in raw:
         raw = _JSON_ESCAPE.sub(lambda escape: b" " * len(escape[0]), raw)
     return raw.decode("latin-1")
 
 
-def _shown(page: bytes, found: Sequence[Candidate]) -> list[Candidate]:
+def _restored_text(page: bytes, found: Sequence[Candidate]) -> list[Candidate]:
     """Those that stand where a page only shows them."""
     kept: list[Candidate] = []
-    stretches = html.acting(page)
+    stretches = acting(page)
     start, end = next(stretches, (len(page), len(page)))
     for item in found:
         while end <= item.start < len(page) and start < len(page):
@@ -190,48 +287,48 @@ def _shown(page: bytes, found: Sequence[Candidate]) -> list[Candidate]:
     return kept
 
 
-def rewrite(kind: Surroundings, found: Iterable[Candidate], values: Mapping[str, Value]) -> list[Edit]:
+def rewrite(kind: EscapingKinds, found: Iterable[Candidate], values: Mapping[str, Value]) -> list[Edit]:
     """The edits that put the values of resolved candidates into the body, escaped for their surroundings."""
     made: list[Edit] = []
     for item in found:
         value = values.get(item.text)
         if value is None:
             continue
-        if kind is Surroundings.JSON:
+        if kind is EscapingKinds.JSON:
             made.append(_json_edit(item, value))
         else:
             made.append((item.start, item.end, _ESCAPES[kind](value.text)))
     return made
 
 
-def replaced(kind: Surroundings, body: bytes, found: Sequence[Candidate], values: Mapping[str, Value]) -> bytes:
+def replaced(kind: EscapingKinds, body: bytes, found: Sequence[Candidate], values: Mapping[str, Value]) -> bytes:
     """A body with the values of those candidates that have one."""
     edits = rewrite(kind, found, values)
     return splice(body, edits) if edits else body
 
 
-_ESCAPES: Mapping[Surroundings, Callable[[str], bytes]] = {
-    Surroundings.FORM: form_codec.write,
-    Surroundings.HTML: html.text,
-    Surroundings.PLAIN: str.encode,
+_ESCAPES: Mapping[EscapingKinds, Callable[[str], bytes]] = {
+    EscapingKinds.FORM: form_codec.write_form_value,
+    EscapingKinds.HTML: text,
+    EscapingKinds.PLAIN: str.encode,
 }
 
 
 def _json_edit(item: Candidate, value: Value) -> Edit:
     if item.quoted and item.whole:
-        return (item.start - 1, item.end + 1, json_codec.write(value))
+        return (item.start - 1, item.end + 1, json_codec.write_json_value(value))
     if item.quoted:
-        return (item.start, item.end, json_codec.write(Value(value.text))[1:-1])
-    return (item.start, item.end, json_codec.write(value))
+        return (item.start, item.end, json_codec.write_json_value(Value(value.text))[1:-1])
+    return (item.start, item.end, json_codec.write_json_value(value))
 
 
-def _stretches(kind: Surroundings, body: bytes) -> Iterator[tuple[int, int, bool]]:
-    if kind is Surroundings.JSON:
+def _stretches(kind: EscapingKinds, body: bytes) -> Iterator[tuple[int, int, bool]]:
+    if kind is EscapingKinds.JSON:
         for match in _JSON_LITERAL.finditer(evened(body)):
             quoted = body[match.start()] == 0x22
             yield (match.start() + 1, match.end() - 1, True) if quoted else (match.start(), match.end(), False)
-    elif kind is Surroundings.FORM:
-        for member in form_codec.members(body, len(body) + 1):
+    elif kind is EscapingKinds.FORM:
+        for member in form_codec.form_members(body, len(body) + 1):
             yield member.start, member.end, False
     else:
         yield 0, len(body), False
@@ -261,3 +358,42 @@ def _inside(text: str, offset: int, quoted: bool, patterns: Sequence[re.Pattern[
         if start >= last:
             last = -negative_end
             yield Candidate(token, offset + start, offset + last, False, quoted)
+
+
+# The caller's own words: what a request holds in the clear, as an application may repeat it in a page.
+#
+# Only for pages in which a rule has every token restored (``restore: anywhere``). A token that the caller wrote into the request
+# in one of the usual forms comes back as the text it is. Forms cannot be completed, so errors go by another rule (``error_answers``).
+
+
+#: Tokens looked for in one request, and bytes gone through for that.
+_MOST = 2000
+_BYTES = 256 * 1024 * 1024
+
+_ESCAPE = re.compile(rb"\\(?:u00([0-7][0-9A-Fa-f])|([/\"\\]))")
+
+
+class Words:
+    """Asked only when a page holds tokens that the exchange does not know."""
+
+    def __init__(self, request: Request) -> None:
+        parts = [request.target, *(value for _, value in request.headers), request.body]
+        raw = b"\n".join(parts)
+        plain = _ESCAPE.sub(_character, raw)
+        spaced = raw.replace(b"+", b" ")
+        self._forms = (raw, plain, unquote_to_bytes(plain), unquote_to_bytes(spaced))
+
+    def without(self, tokens: Iterable[str]) -> list[str]:
+        """The tokens that the request does not hold, neither as they are nor with JSON's escapes or percent-encoded.
+
+        At most so many as can be looked for in a tenth of a second; what is left counts as held.
+        """
+        most = min(_MOST, _BYTES // (1 + sum(map(len, self._forms))))
+        return [token for token in islice(tokens, most) if not self._hold(token.encode("utf-8", "surrogatepass"))]
+
+    def _hold(self, token: bytes) -> bool:
+        return any(token in form for form in self._forms)
+
+
+def _character(match: re.Match[bytes]) -> bytes:
+    return bytes([int(match[1], 16)]) if match[1] else match[2]

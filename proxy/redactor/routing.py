@@ -19,11 +19,11 @@ from itertools import product
 from types import MappingProxyType
 
 from proxy.errors import Code, VaultError
-from proxy.redactor.override import in_query, maybe_in_query
-from proxy.redactor.paths import Reading, Target, is_plain, looser, readings, segments, split_target
+from proxy.redactor.method_override import in_query, maybe_in_query
+from proxy.redactor.path import PathReading, Target, is_plain, looser, path_segments, readings, split_target
+from proxy.redactor.path_template import PathTemplate, overlaps, parse_template
 from proxy.redactor.rules import Endpoint, Match, Operation, PassRule, Rule
-from proxy.redactor.template import Template, overlaps, parse_template
-from proxy.redactor.trie import Found, Trie
+from proxy.redactor.trie import RouteMatch, Trie
 
 #: Methods that need no second look: upper case already, and not HEAD, which is GET.
 _SPELT = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -37,13 +37,13 @@ class _Site:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
-        self.prefix = segments(endpoint.prefix.encode())
+        self.prefix = path_segments(endpoint.prefix.encode())
         self.exact: dict[str, Trie[Rule]] = {}
         self.folded: dict[str, Trie[Rule]] = {}
         self.others: Trie[Operation] = Trie(fold=True)
         self.paths: Trie[Operation] = Trie(fold=True)  #: of operations, whatever their method
         self.capital: set[str] = set()  #: methods with a rule whose path has a capital letter
-        self.rivals: list[tuple[Template, Operation]] = []  #: what ``others`` holds
+        self.rivals: list[tuple[PathTemplate, Operation]] = []  #: what ``others`` holds
 
     def add(self, operation: Rule) -> None:
         template = parse_template(operation.template)
@@ -60,7 +60,7 @@ class _Site:
             self.others.add(template, operation)
             self.rivals.append((template, operation))
 
-    def find(self, method: str, path: Sequence[bytes]) -> Found[Rule] | None:
+    def find(self, method: str, path: Sequence[bytes]) -> RouteMatch[Rule] | None:
         """The rule of a path; one that has it in other letters only where no operation has it exactly so."""
         trie = self.exact.get(method)
         if trie is None:
@@ -116,7 +116,7 @@ class Router:
 
     def _match_any(self, method: str, host: str, parts: Target, override: str | None) -> Match | PassRule | None:
         """The same for any spelling: every host, method and path that the request can be read as."""
-        paths = (segments(parts.path),) if is_plain(parts.path) else readings(parts.path)
+        paths = (path_segments(parts.path),) if is_plain(parts.path) else readings(parts.path)
         choices, methods = self._choices(host, parts), _methods(method, parts.query, override)
         found = _agreed(choices, methods, paths)
         for sites in choices:
@@ -160,11 +160,11 @@ class Router:
             self._contested[id(operation)] = known
         return known[b"?" in target]
 
-    def _placed(self, host: str, target: bytes) -> Iterator[tuple[_Site, Reading]]:
+    def _placed(self, host: str, target: bytes) -> Iterator[tuple[_Site, PathReading]]:
         """Every endpoint and path that a request can be read as one for."""
         path = target.partition(b"?")[0]
         if is_plain(path):
-            plain = segments(path)
+            plain = path_segments(path)
             site = _site(self._by_host.get(bare_host(host), self._anywhere) if self._by_host else self._anywhere, plain)
             if site is not None:
                 yield site, plain
@@ -211,7 +211,7 @@ def _longest_prefix_first(sites: Iterable[_Site]) -> tuple[_Site, ...]:
     return tuple(sorted(sites, key=lambda site: -len(site.prefix)))
 
 
-def _site(sites: Sequence[_Site], path: Reading) -> _Site | None:
+def _site(sites: Sequence[_Site], path: PathReading) -> _Site | None:
     for site in sites:
         if path[: len(site.prefix)] == site.prefix:
             return site
@@ -228,15 +228,17 @@ def _methods(method: str, query: bytes, override: str | None) -> list[str]:
     return list(dict.fromkeys("GET" if name == "HEAD" else name for name in named))
 
 
-def _agreed(choices: list[tuple[_Site, ...]], methods: list[str], paths: tuple[Reading, ...]) -> Found[Rule] | None:
+def _agreed(
+    choices: list[tuple[_Site, ...]], methods: list[str], paths: tuple[PathReading, ...]
+) -> RouteMatch[Rule] | None:
     """The one operation that all readings with a hit agree on; the standard reading's placeholders."""
-    agreed: Found[Rule] | None = None
+    agreed: RouteMatch[Rule] | None = None
     for found in _hits(choices, methods, paths):
         agreed = _first(agreed, found)
     return agreed
 
 
-def _first(known: Found[Rule] | None, found: Found[Rule] | None) -> Found[Rule] | None:
+def _first(known: RouteMatch[Rule] | None, found: RouteMatch[Rule] | None) -> RouteMatch[Rule] | None:
     """What two readings hit together: an operation before a rule that passes. Two operations are refused."""
     if known is None or found is None:
         return known or found
@@ -250,8 +252,8 @@ def _first(known: Found[Rule] | None, found: Found[Rule] | None) -> Found[Rule] 
 
 
 def _agreed_loosely(
-    found: Found[Rule] | None, sites: Sequence[_Site], methods: Sequence[str], paths: Iterable[Reading]
-) -> Found[Rule] | None:
+    found: RouteMatch[Rule] | None, sites: Sequence[_Site], methods: Sequence[str], paths: Iterable[PathReading]
+) -> RouteMatch[Rule] | None:
     """What was found, or what a looser reading of a path hits. A rule that names the ending itself is beyond doubt."""
     if found is not None and not _ends_openly(found[0]):
         return found
@@ -275,8 +277,8 @@ def _two_ways() -> VaultError:
 
 
 def _hits(
-    choices: list[tuple[_Site, ...]], methods: Sequence[str], paths: tuple[Reading, ...]
-) -> Iterator[Found[Rule]]:
+    choices: list[tuple[_Site, ...]], methods: Sequence[str], paths: tuple[PathReading, ...]
+) -> Iterator[RouteMatch[Rule]]:
     """What every combination of host, reading and method hits."""
     for sites, path in product(choices, paths):
         site = _site(sites, path)
@@ -284,7 +286,7 @@ def _hits(
             yield from (found for method in methods if (found := site.find(method, path)))
 
 
-def _as_match(found: Found[Rule]) -> Match | PassRule:
+def _as_match(found: RouteMatch[Rule]) -> Match | PassRule:
     operation, names, values = found
     if isinstance(operation, PassRule):
         return operation

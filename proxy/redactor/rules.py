@@ -11,9 +11,8 @@ from typing import Any
 
 import msgspec
 
-from proxy.model.path import Path
-from proxy.model.schema import Schema
-from proxy.redactor.template import Template
+from proxy.model.schema import Path, Schema
+from proxy.redactor.path_template import PathTemplate
 from proxy.tokenization.base import Shape
 
 
@@ -107,7 +106,7 @@ class Entity:
     kept_as: Mapping[str, str] | None = None
 
 
-class Source(enum.StrEnum):
+class IdSource(enum.StrEnum):
     """Where an id is read."""
 
     BODY = "body"
@@ -125,7 +124,7 @@ class IdPlace:
     ``name`` (lower case) and ``template``, the address pattern whose one placeholder is the id, e.g. ``/contacts/{id}``.
     """
 
-    source: Source
+    source: IdSource
     name: str = ""
     path: Path = ()
     absolute: bool = False
@@ -157,11 +156,11 @@ class RequestRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class RedirectSuccess:
     """Statuses that mean "the application took it" when ``Location`` leads to such a path and the body holds this text."""
 
     statuses: frozenset[int]
-    locations: tuple[Template, ...] = ()  #: empty: wherever it leads
+    locations: tuple[PathTemplate, ...] = ()  #: empty: wherever it leads
     text: str = ""  #: letter for letter; empty: whatever it holds
 
 
@@ -172,7 +171,7 @@ class ResponseRule:
     body: BodyPlace | None
     id: IdPlace | None
     success: frozenset[int]  #: statuses that mean "the application took it"
-    conditions: tuple[Condition, ...] = ()  #: and those that mean it on a condition
+    conditions: tuple[RedirectSuccess, ...] = ()  #: and those that mean it on a condition
     anywhere: bool = False  #: in an answer of success that is no named object, tokens are restored wherever they stand
 
 
@@ -194,7 +193,7 @@ class OnError:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BodyLimits:
     """Bounds on bodies of matched operations; bytes, levels, members."""
 
     body: int = 2 * 1024 * 1024
@@ -212,7 +211,7 @@ class Endpoint:
     hosts: frozenset[str]  #: lower case, without port; empty: any
     prefix: str  #: path prefix that selects the endpoint, or ``""``; the prefix is forwarded as it came
     unmatched: Unmatched
-    limits: Limits
+    limits: BodyLimits
     on_error: OnError
     searched: bool = False  #: whether some operation swaps values in the address of a request
 

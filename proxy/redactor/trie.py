@@ -8,35 +8,35 @@ import re
 from collections.abc import Sequence
 from typing import Generic, TypeAlias, TypeVar
 
-from proxy.redactor import globs
-from proxy.redactor.template import Kind, Segment, Template
+from proxy.redactor import form
+from proxy.redactor.path_template import PathTemplate, SegmentKind, TemplateSegment
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 #: The value of the template that matched, its placeholders' names and the bytes that stood there.
-Found: TypeAlias = tuple[T, tuple[str, ...], tuple[bytes, ...]]
+RouteMatch: TypeAlias = tuple[_T, tuple[str, ...], tuple[bytes, ...]]
 
 
-class _Node(Generic[T]):
+class _Node(Generic[_T]):
     __slots__ = ("found", "literals", "mixed", "one", "rest")
 
     def __init__(self) -> None:
-        self.literals: dict[bytes, _Node[T]] = {}
-        self.mixed: list[tuple[str, re.Pattern[bytes], _Node[T]]] = []
-        self.one: _Node[T] | None = None
-        self.rest: _Node[T] | None = None
-        self.found: tuple[T, tuple[str, ...]] | None = None
+        self.literals: dict[bytes, _Node[_T]] = {}
+        self.mixed: list[tuple[str, re.Pattern[bytes], _Node[_T]]] = []
+        self.one: _Node[_T] | None = None
+        self.rest: _Node[_T] | None = None
+        self.found: tuple[_T, tuple[str, ...]] | None = None
 
 
-class Trie(Generic[T]):
+class Trie(Generic[_T]):
     """Templates to values. ``fold`` takes ASCII letters of either case; what placeholders take stays as it came."""
 
     def __init__(self, *, fold: bool = False) -> None:
-        self._root: _Node[T] = _Node()
+        self._root: _Node[_T] = _Node()
         self._fold = fold
 
-    def add(self, template: Template, value: T) -> None:
+    def add(self, template: PathTemplate, value: _T) -> None:
         """Put a template in; the first of two with the same shape stays."""
         node = self._root
         for segment in template.segments:
@@ -44,14 +44,14 @@ class Trie(Generic[T]):
         if node.found is None:
             node.found = (value, template.names)
 
-    def _child(self, node: _Node[T], segment: Segment) -> _Node[T]:
-        if segment.kind is Kind.LITERAL:
+    def _child(self, node: _Node[_T], segment: TemplateSegment) -> _Node[_T]:
+        if segment.kind is SegmentKind.LITERAL:
             key = segment.text.encode()
             return node.literals.setdefault(key.lower() if self._fold else key, _Node())
-        if segment.kind is Kind.ONE:
+        if segment.kind is SegmentKind.ONE:
             node.one = node.one or _Node()
             return node.one
-        if segment.kind is Kind.REST:
+        if segment.kind is SegmentKind.REST:
             node.rest = node.rest or _Node()
             return node.rest
         for text, _, child in node.mixed:
@@ -59,10 +59,10 @@ class Trie(Generic[T]):
                 return child
         child = _Node()
         node.mixed.append((segment.text, segment.regex(re.IGNORECASE if self._fold else 0), child))
-        node.mixed.sort(key=lambda entry: globs.weight(entry[0]), reverse=True)
+        node.mixed.sort(key=lambda entry: form.pattern_weight(entry[0]), reverse=True)
         return child
 
-    def find(self, path: Sequence[bytes]) -> Found[T] | None:
+    def find(self, path: Sequence[bytes]) -> RouteMatch[_T] | None:
         """The most specific template for these segments, or ``None``."""
         keys = [segment.lower() for segment in path] if self._fold else path
         node = self._root
@@ -85,8 +85,8 @@ class Trie(Generic[T]):
 
 
 def _walk(
-    node: _Node[T], keys: Sequence[bytes], path: Sequence[bytes], values: tuple[bytes, ...], index: int = 0
-) -> Found[T] | None:
+    node: _Node[_T], keys: Sequence[bytes], path: Sequence[bytes], values: tuple[bytes, ...], index: int = 0
+) -> RouteMatch[_T] | None:
     """Depth first, the most specific child first; ``index`` is the segment to match next."""
     if index == len(keys):
         return (*node.found, values) if node.found else None

@@ -24,10 +24,9 @@ A further engine is a file here and a line in ``ENGINES``; the conformance suite
 from collections.abc import Awaitable, Callable
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import Store
-from proxy.storage.hooks import Hooks
+from proxy.storage.base import Hooks, Store
 from proxy.storage.memory import open_memory
-from proxy.storage.sqlite import open_sqlite
+from proxy.storage.sqlite.store import open_sqlite
 
 #: Scheme of the setting ``store``: what opens it, given what follows ``scheme:`` or ``scheme:///``.
 #: ``memory:`` keeps nothing beyond the process; it is for tests, and settings that mean it have to say so.

@@ -11,22 +11,22 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from proxy.storage.changes import Change
-from proxy.storage.query import Group, Grouping, Page, Select
-from proxy.storage.rows import File, Layout, Past, Reply, Row, Staged
+from proxy.storage.query import AggregateGroup, Grouping, RowPage, Select
+from proxy.storage.rows import File, Past, Row, Staged, StoredReply, TableLayout
 
 #: Asked before a commit is accepted; raises ``Conflict`` for one that must not be.
-Guard = Callable[[Sequence[Change]], None]
+CommitGuard = Callable[[Sequence[Change]], None]
 
 
 class Store(Protocol):
     """One open database. Drivers' errors come out as ``VaultError``: ``VAULT_DOWN`` for what may pass."""
 
-    guard: Guard | None
+    guard: CommitGuard | None
 
     async def close(self) -> None:
         """Finish what was accepted, then close. Idempotent."""
 
-    async def ensure(self, layout: Layout) -> None:
+    async def ensure(self, layout: TableLayout) -> None:
         """Create the table of the layout, or add the columns it lacks. Online and idempotent."""
 
     async def commit(self, table: str, changes: Sequence[Change]) -> None:
@@ -56,10 +56,10 @@ class Store(Protocol):
     async def count(self, table: str) -> tuple[int, int, int]:
         """(rows, of them PENDING, staged changes); may be a cheap, slightly old answer."""
 
-    async def select(self, table: str, query: Select) -> Page:
+    async def select(self, table: str, query: Select) -> RowPage:
         """The live rows that hold, in order. May take long; the event loop goes on meanwhile."""
 
-    async def aggregate(self, table: str, query: Grouping) -> list[Group]:
+    async def aggregate(self, table: str, query: Grouping) -> list[AggregateGroup]:
         """Exact figures over groups of live rows. May take long; the event loop goes on meanwhile."""
 
     async def scan(self, table: str, after: int, limit: int) -> list[Row]:
@@ -82,10 +82,10 @@ class Store(Protocol):
     async def file_scan(self, table: str, after: bytes, limit: int) -> list[File]:
         """Files with a larger id than ``after``, ascending; at most ``limit``."""
 
-    async def reply(self, table: str, key: bytes, now: int) -> Reply | None:
+    async def reply(self, table: str, key: bytes, now: int) -> StoredReply | None:
         """What was answered under that key, unless it has expired."""
 
-    async def reply_scan(self, table: str, after: bytes, limit: int) -> list[Reply]:
+    async def reply_scan(self, table: str, after: bytes, limit: int) -> list[StoredReply]:
         """Replies with a larger key than ``after``, ascending, expired or not; at most ``limit``."""
 
     async def prune(self, table: str, before: int, now: int, limit: int) -> int:
@@ -111,3 +111,29 @@ class Store(Protocol):
 
     async def drop_notes(self, ending: str) -> None:
         """Remove every note whose name ends with that text, all at once and durably; none: no effect."""
+
+
+# What an engine tells of its writer, as plain callables: no engine knows the metrics of the program.
+
+
+def _ignore(size: int, seconds: float) -> None:
+    """Nobody listens."""
+
+
+def _nothing() -> int:
+    return 0
+
+
+class Hooks:
+    """Given to an engine when it opens; one object per store.
+
+    ``on_batch(size, seconds)`` is called on the event loop for each durable group of commits: how many commits it
+    held, and the seconds from handing over the oldest of them until all were durable. ``waiting()`` tells how many
+    commits wait for the writer at this moment; the engine sets it.
+    """
+
+    __slots__ = ("on_batch", "waiting")
+
+    def __init__(self, on_batch: Callable[[int, float], None] = _ignore) -> None:
+        self.on_batch = on_batch
+        self.waiting: Callable[[], int] = _nothing

@@ -3,7 +3,7 @@
 import enum
 from typing import NamedTuple
 
-from proxy.storage.rows import File, Past, Reply, Row, Staged
+from proxy.storage.rows import File, Past, Row, Staged, StoredReply
 
 
 class Insert(NamedTuple):
@@ -48,7 +48,7 @@ class Replace(NamedTuple):
     expected: int
 
 
-class Stage(NamedTuple):
+class StageRow(NamedTuple):
     """Put a staged change beside its row. ``Conflict`` when the row is gone, or a ``unique`` hash is not new."""
 
     staged: Staged
@@ -63,7 +63,7 @@ class Unstage(NamedTuple):
     sid: int
 
 
-class Doubt(NamedTuple):
+class MarkInDoubt(NamedTuple):
     """Mark a staged change as doubtful since ``at``; no effect when it is gone."""
 
     rid: int
@@ -90,7 +90,7 @@ class Remove(NamedTuple):
     keep_past: bool = False  #: past versions stay, until ``prune`` finds them too old
 
 
-class Inscribe(NamedTuple):
+class AddVersion(NamedTuple):
     """Add a past version. ``Conflict`` when the row has that version among its past ones already."""
 
     past: Past
@@ -102,7 +102,7 @@ class Attach(NamedTuple):
     file: File
 
 
-class Amend(NamedTuple):
+class UpdateFile(NamedTuple):
     """Overwrite everything of a file but ``file_id`` and ``created_at``; another ``rid`` moves it there, another ``object`` dooms the one before.
 
     ``Conflict`` when ``holder`` has no such file (any more), the new row is gone, the name is taken there, or ``was`` is given and the
@@ -128,7 +128,7 @@ class Remember(NamedTuple):
     bytes go; that there was an answer is still known. ``files``: it shows files, and goes with any file of these rows as well.
     """
 
-    reply: Reply
+    reply: StoredReply
     now: int
     rids: tuple[int, ...] = ()
     files: bool = False
@@ -138,7 +138,7 @@ class Remember(NamedTuple):
 ANY_ROW = -1
 
 
-class Part(enum.IntEnum):
+class SealedPart(enum.IntEnum):
     """Where sealed bytes stand, what tells the place, and how many of them there are."""
 
     ROW = 0  #: (rid): body and key_sealed of a row
@@ -147,21 +147,21 @@ class Part(enum.IntEnum):
     FILE = 3  #: (file_id, rid): what is known of a file
 
 
-class Recast(NamedTuple):
+class ReplaceCiphertext(NamedTuple):
     """Put sealed bytes in place of others that say the same. No effect when those others are not there (any more).
 
     Nothing else changes: no version, no time, no index. So nobody has to be kept from writing meanwhile.
     """
 
-    part: Part
+    part: SealedPart
     place: tuple[int | bytes, ...]
     before: tuple[bytes | None, ...]
     after: tuple[bytes | None, ...]
 
 
 Change = (
-    Insert | Release | Accept | Bind | Replace | Stage | Unstage | Doubt | Reindex | Remove
-    | Inscribe | Attach | Amend | Detach | Remember | Recast
+    Insert | Release | Accept | Bind | Replace | StageRow | Unstage | MarkInDoubt | Reindex | Remove
+    | AddVersion | Attach | UpdateFile | Detach | Remember | ReplaceCiphertext
 )  # fmt: skip
 
 

@@ -7,23 +7,123 @@ Questions look at every row (``memory_query``).
 
 import asyncio
 from collections.abc import Sequence
+from itertools import islice
 from time import perf_counter
+from typing import Any as Anything
 
-from proxy.storage import memory_query
-from proxy.storage.base import Guard
+from proxy.storage.base import CommitGuard, Hooks
 from proxy.storage.changes import Change
-from proxy.storage.hooks import Hooks
 from proxy.storage.memory_table import Table
-from proxy.storage.names import changed_meanwhile, check_names, closed, unknown
-from proxy.storage.query import Group, Grouping, Page, Select, fitting
-from proxy.storage.rows import TOKEN_RIDS, File, Layout, Past, Reply, Row, Staged, State
+from proxy.storage.query import (
+    AggregateFunction,
+    AggregateGroup,
+    AggregateMetric,
+    Grouping,
+    Order,
+    RowPage,
+    Select,
+    ValidatedQuery,
+    Where,
+    changed_meanwhile,
+    check_names,
+    closed,
+    fitting,
+    holds,
+    unknown,
+)
+from proxy.storage.rows import TOKEN_RIDS, ColumnValue, File, Past, Row, RowState, Staged, StoredReply, TableLayout
+
+# Questions to a table of the reference engine: every row is looked at, in plain Python.
+
+
+def memory_select(table: Table, query: Select) -> RowPage:
+    """The answer to ``Store.select``."""
+    query = ValidatedQuery(table.layout).select(query)
+    rids = _found(table, query.where, query.now)
+    for column, descending in reversed(query.order):
+        places = {rid: _place(_cell(table, rid, column)) for rid in rids}
+        rids.sort(key=places.__getitem__, reverse=descending)
+    total = len(rids) if query.counted else 0
+    if query.after is not None:
+        rids = [rid for rid in rids if _behind(table, rid, query.order, query.after)]
+    stop = None if query.limit is None else query.offset + query.limit
+    page = [table.row(rid) for rid in rids[query.offset : stop]]
+    page = page[: fitting([len(row.body) for row in page], query.room)]
+    return RowPage(page, total, query.offset + len(page) < len(rids))
+
+
+def _behind(table: Table, rid: int, order: Sequence[Order], after: Sequence[ColumnValue]) -> bool:
+    """Whether a row comes behind the place where a page ended."""
+    for (column, descending), last in zip(order, after, strict=False):
+        here, there = _place(_cell(table, rid, column)), _place(last)
+        if here != there:
+            return (here > there) is not descending
+    return rid > int(str(after[-1]))
+
+
+def memory_aggregate(table: Table, query: Grouping) -> list[AggregateGroup]:
+    """The answer to ``Store.aggregate``."""
+    asked = ValidatedQuery(table.layout)
+    asked.grouping(query)
+    groups: dict[tuple[ColumnValue, ...], list[int]] = {} if query.keys else {(): []}
+    for rid in _found(table, asked.where(query.where), query.now):
+        groups.setdefault(tuple(_cell(table, rid, column) for column in query.keys), []).append(rid)
+    after = None if query.after is None else _places(query.after)
+    wanted = (keys for keys in sorted(groups, key=_places) if after is None or _places(keys) > after)
+    return [
+        AggregateGroup(
+            keys, tuple(_figure(table, groups[keys], metric) for metric in query.metrics), min(groups[keys], default=0)
+        )
+        for keys in islice(wanted, query.limit)
+    ]
+
+
+def _found(table: Table, where: Where, now: int) -> list[int]:
+    """The rows that may be shown and hold, oldest first."""
+    return [
+        rid
+        for rid, row in sorted(table.rows.items())
+        if row.state is RowState.LIVE and (row.expires_at is None or row.expires_at > now) and _holds(table, rid, where)
+    ]
+
+
+def _holds(table: Table, rid: int, where: Where) -> bool:
+    return holds(where, lambda column: _cell(table, rid, column), lambda token: rid in table.tokens.get(token, ()))
+
+
+def _cell(table: Table, rid: int, column: str) -> ColumnValue:
+    if column.startswith("@"):
+        fixed: ColumnValue = getattr(table.rows[rid], column[1:])
+        return fixed
+    return table.cells[rid].get(column)
+
+
+def _place(cell: ColumnValue) -> tuple[bool, Anything]:
+    """Where a value stands in the order; none comes first."""
+    return cell is not None, cell
+
+
+def _places(cells: Sequence[ColumnValue]) -> tuple[tuple[bool, Anything], ...]:
+    return tuple(_place(cell) for cell in cells)
+
+
+def _figure(table: Table, rids: Sequence[int], metric: AggregateMetric) -> int | None:
+    if metric.column is None:
+        return len(rids)
+    cells: list[Anything] = [cell for rid in rids if (cell := _cell(table, rid, metric.column)) is not None]
+    if metric.func is AggregateFunction.COUNT:
+        return len(cells)
+    if metric.func is AggregateFunction.SUM:
+        return int(sum(cells))
+    figure: int | None = (min if metric.func is AggregateFunction.MIN else max)(cells, default=None)
+    return figure
 
 
 class MemoryStore:
     """A ``Store`` that forgets everything when it is dropped."""
 
     def __init__(self, hooks: Hooks | None = None) -> None:
-        self.guard: Guard | None = None
+        self.guard: CommitGuard | None = None
         self._hooks = hooks or Hooks()
         self._tables: dict[str, Table] = {}
         self._notes: dict[str, bytes] = {}
@@ -33,7 +133,7 @@ class MemoryStore:
     async def close(self) -> None:
         self._closed = True
 
-    async def ensure(self, layout: Layout) -> None:
+    async def ensure(self, layout: TableLayout) -> None:
         self._refuse_closed()
         check_names(layout)
         self._tables.setdefault(layout.table, Table(layout)).relay(layout)
@@ -57,7 +157,7 @@ class MemoryStore:
     async def by_keys(self, table: str, keys: Sequence[bytes]) -> dict[bytes, Row]:
         held = self._table(table)
         wanted = set(keys)
-        live = [rid for rid, row in held.rows.items() if row.state is State.LIVE and row.key in wanted]
+        live = [rid for rid, row in held.rows.items() if row.state is RowState.LIVE and row.key in wanted]
         return {key: row for row in map(held.row, live) if (key := row.key) is not None}
 
     async def by_tokens(self, table: str, hashes: Sequence[bytes]) -> dict[bytes, tuple[int, ...]]:
@@ -71,7 +171,7 @@ class MemoryStore:
 
     async def unsettled(self, table: str, before: int, limit: int) -> tuple[list[Row], list[Staged]]:
         held = self._table(table)
-        pending = [row for row in held.rows.values() if row.state is State.PENDING and row.updated_at < before]
+        pending = [row for row in held.rows.values() if row.state is RowState.PENDING and row.updated_at < before]
         waiting = [staged for staged in held.staged.values() if staged.at < before]
         rows = sorted(pending, key=lambda row: (row.updated_at, row.rid))[:limit]
         return [held.row(row.rid) for row in rows], sorted(waiting, key=lambda one: (one.at, one.sid))[:limit]
@@ -83,14 +183,14 @@ class MemoryStore:
 
     async def count(self, table: str) -> tuple[int, int, int]:
         held = self._table(table)
-        pending = sum(row.state is State.PENDING for row in held.rows.values())
+        pending = sum(row.state is RowState.PENDING for row in held.rows.values())
         return len(held.rows), pending, len(held.staged)
 
-    async def select(self, table: str, query: Select) -> Page:
-        return memory_query.select(self._table(table), query)
+    async def select(self, table: str, query: Select) -> RowPage:
+        return memory_select(self._table(table), query)
 
-    async def aggregate(self, table: str, query: Grouping) -> list[Group]:
-        return memory_query.aggregate(self._table(table), query)
+    async def aggregate(self, table: str, query: Grouping) -> list[AggregateGroup]:
+        return memory_aggregate(self._table(table), query)
 
     async def scan(self, table: str, after: int, limit: int) -> list[Row]:
         held = self._table(table)
@@ -116,11 +216,11 @@ class MemoryStore:
         files = self._table(table).files
         return [files[name] for name in sorted(name for name in files if name > after)[:limit]]
 
-    async def reply(self, table: str, key: bytes, now: int) -> Reply | None:
+    async def reply(self, table: str, key: bytes, now: int) -> StoredReply | None:
         reply = self._table(table).replies.get(key)
         return reply if reply is not None and reply.expires_at > now else None
 
-    async def reply_scan(self, table: str, after: bytes, limit: int) -> list[Reply]:
+    async def reply_scan(self, table: str, after: bytes, limit: int) -> list[StoredReply]:
         held = self._table(table).replies
         return [held[key] for key in sorted(key for key in held if key > after)[:limit]]
 
@@ -146,7 +246,7 @@ class MemoryStore:
 
     async def drop(self, table: str) -> None:
         self._refuse_closed()
-        check_names(Layout(table, ()))
+        check_names(TableLayout(table, ()))
         gone = self._tables.pop(table, None)
         if gone is not None:
             self._doomed.update(dict.fromkeys(gone.files[name].object for name in sorted(gone.files)))

@@ -7,45 +7,44 @@ from collections.abc import Sequence
 from functools import singledispatchmethod
 
 from proxy.errors import Code, VaultError
-from proxy.storage.cells import Cells
 from proxy.storage.changes import (
     ANY_ROW,
     Accept,
-    Amend,
+    AddVersion,
     Attach,
     Bind,
     Change,
     Conflict,
     Detach,
-    Doubt,
-    Inscribe,
     Insert,
-    Part,
-    Recast,
+    MarkInDoubt,
     Reindex,
     Release,
     Remember,
     Remove,
     Replace,
-    Stage,
+    ReplaceCiphertext,
+    SealedPart,
+    StageRow,
     Unstage,
+    UpdateFile,
 )
-from proxy.storage.rows import Cell, File, Layout, Past, Reply, Row, Staged, State
+from proxy.storage.rows import Cells, ColumnValue, File, Past, Row, RowState, Staged, StoredReply, TableLayout
 
 
 class Table:
     """Rows and what stands beside them. ``doomed`` are the objects that changes let go since the copy was made."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: TableLayout) -> None:
         self.layout = layout
         self.types = {column.name: column.type for column in layout.columns}
         self.rows: dict[int, Row] = {}
-        self.cells: dict[int, dict[str, Cell]] = {}
+        self.cells: dict[int, dict[str, ColumnValue]] = {}
         self.staged: dict[int, Staged] = {}
         self.tokens: dict[bytes, frozenset[int]] = {}
         self.past: dict[tuple[int, int], Past] = {}
         self.files: dict[bytes, File] = {}
-        self.replies: dict[bytes, Reply] = {}
+        self.replies: dict[bytes, StoredReply] = {}
         self.shows: dict[
             bytes, tuple[tuple[int, ...], bool]
         ] = {}  # by reply: the rows that it shows, and whether files
@@ -61,7 +60,7 @@ class Table:
         other.shows = dict(self.shows)
         return other
 
-    def relay(self, layout: Layout) -> None:
+    def relay(self, layout: TableLayout) -> None:
         """Take another layout; columns that it does not name keep what they hold."""
         for column in layout.columns:
             if self.types.setdefault(column.name, column.type) is not column.type:
@@ -130,14 +129,14 @@ class Table:
         rid = self.holder(change.key)
         if rid is not None and rid != change.rid:
             self.rows[rid] = self.rows[rid]._replace(
-                key=None, key_sealed=None, state=State.PENDING, updated_at=change.at
+                key=None, key_sealed=None, state=RowState.PENDING, updated_at=change.at
             )
 
     @apply.register
     def _(self, change: Accept) -> None:
         row = self.rows.get(change.rid)
-        if row is not None and row.state is State.PENDING:
-            self.rows[change.rid] = row._replace(state=State.LIVE, updated_at=change.at)
+        if row is not None and row.state is RowState.PENDING:
+            self.rows[change.rid] = row._replace(state=RowState.LIVE, updated_at=change.at)
 
     @apply.register
     def _(self, change: Bind) -> None:
@@ -147,7 +146,7 @@ class Table:
         if self.holder(change.key) not in {None, change.rid}:
             raise Conflict(change)
         self.rows[change.rid] = row._replace(
-            key=change.key, key_sealed=change.key_sealed, state=State.LIVE, updated_at=change.at
+            key=change.key, key_sealed=change.key_sealed, state=RowState.LIVE, updated_at=change.at
         )
 
     @apply.register
@@ -158,7 +157,7 @@ class Table:
         self.put(change.row._replace(key=before.key, key_sealed=before.key_sealed, state=before.state))
 
     @apply.register
-    def _(self, change: Stage) -> None:
+    def _(self, change: StageRow) -> None:
         if change.staged.rid not in self.rows or change.staged.sid in self.staged:
             raise Conflict(change)
         self.staged[change.staged.sid] = change.staged
@@ -170,7 +169,7 @@ class Table:
             del self.staged[change.sid]
 
     @apply.register
-    def _(self, change: Doubt) -> None:
+    def _(self, change: MarkInDoubt) -> None:
         if self._beside(change.rid, change.sid):
             staged = self.staged[change.sid]
             self.staged[change.sid] = staged._replace(doubt=change.at, answered=change.answered)
@@ -195,7 +194,7 @@ class Table:
         self._blank(change.rid)
 
     @apply.register
-    def _(self, change: Inscribe) -> None:
+    def _(self, change: AddVersion) -> None:
         past = change.past
         if (past.rid, past.version) in self.past:
             raise Conflict(change)
@@ -209,7 +208,7 @@ class Table:
         self.files[file.file_id] = file
 
     @apply.register
-    def _(self, change: Amend) -> None:
+    def _(self, change: UpdateFile) -> None:
         file = change.file
         before = self.files.get(file.file_id)
         if before is None or before.rid != change.holder or file.rid not in self.rows or self._named(file):
@@ -240,32 +239,32 @@ class Table:
         self.shows[change.reply.key] = (change.rids, change.files)
 
     @apply.register
-    def _(self, change: Recast) -> None:
-        if change.part is Part.ROW:
+    def _(self, change: ReplaceCiphertext) -> None:
+        if change.part is SealedPart.ROW:
             self._recast_row(change)
-        elif change.part is Part.PAST:
+        elif change.part is SealedPart.PAST:
             self._recast_past(change)
-        elif change.part is Part.STAGED:
+        elif change.part is SealedPart.STAGED:
             self._recast_staged(change)
         else:
             self._recast_file(change)
 
-    def _recast_row(self, change: Recast) -> None:
+    def _recast_row(self, change: ReplaceCiphertext) -> None:
         for rid, row in self.rows.items():
             if (rid,) == change.place and (row.body, row.key_sealed) == change.before:
                 self.rows[rid] = row._replace(body=change.after[0] or b"", key_sealed=change.after[1])
 
-    def _recast_past(self, change: Recast) -> None:
+    def _recast_past(self, change: ReplaceCiphertext) -> None:
         for place, past in self.past.items():
             if place == change.place and (past.body,) == change.before:
                 self.past[place] = past._replace(body=change.after[0] or b"")
 
-    def _recast_staged(self, change: Recast) -> None:
+    def _recast_staged(self, change: ReplaceCiphertext) -> None:
         for sid, staged in self.staged.items():
             if (sid, staged.rid) == change.place and (staged.body,) == change.before:
                 self.staged[sid] = staged._replace(body=change.after[0] or b"")
 
-    def _recast_file(self, change: Recast) -> None:
+    def _recast_file(self, change: ReplaceCiphertext) -> None:
         for file_id, file in self.files.items():
             if (file_id, file.rid) == change.place and (file.sealed,) == change.before:
                 self.files[file_id] = file._replace(sealed=change.after[0] or b"")

@@ -8,10 +8,14 @@ The order of texts is that of their code points, of numbers that of numbers; a m
 """
 
 import enum
-from collections.abc import Sequence
+import operator
+import re
+from collections.abc import Callable, Sequence
+from typing import Any as Anything
 from typing import NamedTuple
 
-from proxy.storage.rows import Cell, Row
+from proxy.errors import Code, VaultError
+from proxy.storage.rows import ColumnType, ColumnValue, Row, TableLayout, scaled
 
 
 class Compare(enum.StrEnum):
@@ -27,7 +31,7 @@ class Is(NamedTuple):
     """The column has one of the values (``None`` among them: or none). ``negated``: the opposite, rows without a value included."""
 
     column: str
-    values: tuple[Cell, ...]
+    values: tuple[ColumnValue, ...]
     negated: bool = False
 
 
@@ -36,7 +40,7 @@ class Compared(NamedTuple):
 
     column: str
     how: Compare
-    value: Cell
+    value: ColumnValue
 
 
 def fold(text: str) -> str:
@@ -74,7 +78,7 @@ class Any(NamedTuple):
 Where = Is | Compared | Holds | Indexed | All | Any
 
 #: Everything.
-ALWAYS = All(())
+MATCH_ALL = All(())
 
 
 class Order(NamedTuple):
@@ -94,11 +98,11 @@ class Select(NamedTuple):
     offset: int = 0
     counted: bool = True
     #: Where the page before ended: of its last row the cells of ``order`` as rows show them, and the id.
-    after: tuple[Cell, ...] | None = None
+    after: tuple[ColumnValue, ...] | None = None
     room: int | None = None  #: bytes of sealed bodies that the page may hold; its first row it always holds
 
 
-class Page(NamedTuple):
+class RowPage(NamedTuple):
     """Rows in order, how many the whole answer has (0 where nobody asked), and whether there are further ones behind these."""
 
     rows: list[Row]
@@ -116,7 +120,7 @@ def fitting(sizes: Sequence[int], room: int | None) -> int:
     return len(sizes)
 
 
-class Func(enum.StrEnum):
+class AggregateFunction(enum.StrEnum):
     """Aggregation functions; rows without a value do not count. ``COUNT`` with no column counts rows."""
 
     COUNT = "count"
@@ -125,10 +129,10 @@ class Func(enum.StrEnum):
     MAX = "max"
 
 
-class Metric(NamedTuple):
+class AggregateMetric(NamedTuple):
     """One figure for each group."""
 
-    func: Func
+    func: AggregateFunction
     column: str | None = None
 
 
@@ -138,18 +142,179 @@ class Grouping(NamedTuple):
     where: Where
     now: int
     keys: tuple[str, ...]
-    metrics: tuple[Metric, ...]
+    metrics: tuple[AggregateMetric, ...]
     limit: int
-    after: tuple[Cell, ...] | None = None
+    after: tuple[ColumnValue, ...] | None = None
 
 
-class Group(NamedTuple):
+class AggregateGroup(NamedTuple):
     """Keys and figures of a group, exact; those of decimal columns are integers that count ten-thousandths (``cells.PLACES``).
 
     ``None`` where no row has a value (and 0 for ``COUNT``, ``SUM``). ``rid`` is the oldest row of the group. Without keys there is
     always one group, and its ``rid`` is 0 if it is empty.
     """
 
-    keys: tuple[Cell, ...]
+    keys: tuple[ColumnValue, ...]
     figures: tuple[int | None, ...]
     rid: int
+
+
+# Questions checked against a layout, with their values as they are kept: what every engine does before it answers.
+#
+# A column that nobody has, a value of another type than its column's, a sum of texts: mistakes of this program, told as
+# ``VaultError(INTERNAL)`` without the value. What a caller may get wrong is refused long before (``model.filters``).
+
+
+#: The columns that every table has, as questions name them.
+FIXED_COLUMNS = {
+    "@rid": ColumnType.INTEGER,
+    "@key": ColumnType.HASH,
+    "@version": ColumnType.INTEGER,
+    "@created_at": ColumnType.INTEGER,
+    "@updated_at": ColumnType.INTEGER,
+    "@expires_at": ColumnType.INTEGER,
+}
+_NUMBERS = (ColumnType.INTEGER, ColumnType.DECIMAL)
+_BEYOND = 2**63  #: whole numbers have 64 bits, one of them for the sign
+
+
+class ValidatedQuery:
+    """What can be asked of one layout."""
+
+    __slots__ = ("_types",)
+
+    def __init__(self, layout: TableLayout) -> None:
+        self._types = {**FIXED_COLUMNS, **{column.name: column.type for column in layout.columns}}
+
+    def where(self, where: Where) -> Where:
+        """The same condition: decimals as ten-thousandths, comparisons with nothing as what never holds."""
+        if isinstance(where, Is):
+            kept = tuple([None if value is None else self._kept(where.column, value) for value in where.values])
+            self._type(where.column)
+            return where._replace(values=kept)
+        if isinstance(where, Compared):
+            if where.value is None:
+                return Any(())
+            return where._replace(value=self._kept(where.column, where.value))
+        if isinstance(where, Holds):
+            if self._type(where.column) is not ColumnType.TEXT:
+                raise VaultError(Code.INTERNAL, f"The column {where.column} of the store holds no text to look into.")
+            return where
+        if isinstance(where, Indexed):
+            return where
+        return type(where)(tuple([self.where(part) for part in where.parts]))
+
+    def order(self, order: tuple[Order, ...]) -> None:
+        """Refuse an order by columns that are not there."""
+        for key in order:
+            self._type(key.column)
+
+    def select(self, query: Select) -> Select:
+        """The same question, its condition and the place where a page ended as they are kept."""
+        self.order(query.order)
+        after = query.after
+        if after is not None:
+            kept = [
+                None if cell is None else self._kept(key.column, cell)
+                for key, cell in zip(query.order, after, strict=False)
+            ]
+            after = (*kept, self._kept("@rid", after[-1]))
+        return query._replace(where=self.where(query.where), after=after)
+
+    def grouping(self, query: Grouping) -> None:
+        """Refuse keys and figures of columns that are not there or hold no numbers."""
+        for column in query.keys:
+            self._type(column)
+        for metric in query.metrics:
+            if metric.column is None:
+                if metric.func is not AggregateFunction.COUNT:
+                    raise VaultError(Code.INTERNAL, f"The figure {metric.func} of the store needs a column.")
+            elif self._type(metric.column) not in _NUMBERS and metric.func is not AggregateFunction.COUNT:
+                raise VaultError(Code.INTERNAL, f"The column {metric.column} of the store holds no numbers.")
+
+    def _type(self, column: str) -> ColumnType:
+        kind = self._types.get(column)
+        if kind is None:
+            raise VaultError(Code.INTERNAL, f"The store was asked for a column {column!r} that the layout lacks.")
+        return kind
+
+    def _kept(self, column: str, value: ColumnValue) -> ColumnValue:
+        kind = self._type(column)
+        if kind is ColumnType.DECIMAL:
+            return scaled(value)
+        fits = {
+            ColumnType.HASH: isinstance(value, bytes),
+            ColumnType.TEXT: isinstance(value, str),
+            ColumnType.INTEGER: isinstance(value, int) and -_BEYOND <= value < _BEYOND,
+        }
+        if not fits[kind]:
+            raise VaultError(Code.INTERNAL, f"The store was asked for a value that its column {column} cannot hold.")
+        return value
+
+
+def parts_of(where: Where) -> tuple[Where, ...]:
+    """What has to hold all together."""
+    if isinstance(where, All) or (isinstance(where, Any) and len(where.parts) == 1):
+        return tuple(inner for part in where.parts for inner in parts_of(part))
+    return (where,)
+
+
+# The names that a layout may bring: they become part of statements, so nothing else may pass.
+
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
+
+
+def check_names(layout: TableLayout) -> None:
+    """``VaultError(INTERNAL)`` when a name of the layout is not ``[a-z][a-z0-9_]{0,47}`` or a column comes twice."""
+    names = [column.name for column in layout.columns]
+    for name in (layout.table, *names):
+        if not _NAME.fullmatch(name):
+            raise VaultError(Code.INTERNAL, f"{name!r} cannot name a table or a column of the store.")
+    if len(set(names)) != len(names):
+        raise VaultError(Code.INTERNAL, f"The layout of {layout.table} names a column twice.")
+
+
+def unknown(table: str) -> VaultError:
+    """The error of a table that nobody has ensured since the store was opened."""
+    return VaultError(Code.INTERNAL, f"The table {table} is not known: ensure its layout before it is used.")
+
+
+def closed() -> VaultError:
+    """The error of a store that is used after ``close``."""
+    return VaultError(Code.VAULT_DOWN, "The vault's store is closed: the program is stopping.")
+
+
+def changed_meanwhile(note: str) -> VaultError:
+    """The error of a note that somebody else has written since it was read."""
+    return VaultError(Code.CONFLICT, f"The note {note} of the store was changed by another process: read it again.")
+
+
+# Whether a condition holds, in plain Python: what the reference engine answers with, and what is asked of a row before it is stored.
+
+
+_COMPARE: dict[Compare, Callable[[Anything, Anything], bool]] = {
+    Compare.GT: operator.gt,
+    Compare.GTE: operator.ge,
+    Compare.LT: operator.lt,
+    Compare.LTE: operator.le,
+}
+
+
+def holds(where: Where, cell: Callable[[str], ColumnValue], indexed: Callable[[bytes], bool]) -> bool:
+    """Whether a condition of ``asked.Asked`` holds for a row: its columns as they are kept, and what the token index has of it."""
+    match where:
+        case Is(column, values, negated):
+            return (cell(column) in values) is not negated
+        case Compared(column, how, value):
+            kept = cell(column)
+            return kept is not None and _COMPARE[how](kept, value)
+        case Holds(column, text, negated):
+            held = cell(column)
+            return (held is not None and text in fold(str(held))) is not negated
+        case Indexed(hashes, negated):
+            return all(map(indexed, hashes)) is not negated
+        case All(parts):
+            return all(holds(part, cell, indexed) for part in parts)
+        case Any(parts):
+            return any(holds(part, cell, indexed) for part in parts)

@@ -1,10 +1,14 @@
 """What engines keep: layouts of tables, rows, and what stands beside them. Nothing here tells a personal value but ``indexed`` columns."""
 
 import enum
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
 
+from proxy.errors import Code, VaultError
+
 #: What a column outside the sealed body may hold. Hashes are 16 bytes.
-Cell = str | int | float | bytes | None
+ColumnValue = str | int | float | bytes | None
 
 #: A token hash answers at most this many records (``Store.by_tokens``).
 TOKEN_RIDS = 32
@@ -26,14 +30,14 @@ class Column(NamedTuple):
     type: ColumnType
 
 
-class Layout(NamedTuple):
+class TableLayout(NamedTuple):
     """The table of one schema of one environment. ``table`` is ``[a-z][a-z0-9_]{0,47}``, so are column names."""
 
     table: str
     columns: tuple[Column, ...]
 
 
-class State(enum.IntEnum):
+class RowState(enum.IntEnum):
     """Whether a row is bound to a record of the application."""
 
     LIVE = 0  #: the application took it; has a key as soon as the application tells one
@@ -46,14 +50,14 @@ class Row(NamedTuple):
     rid: int
     key: bytes | None  #: 16-byte keyed hash of the record key; unique in the table; ``None`` while unbound
     key_sealed: bytes | None
-    state: State
+    state: RowState
     version: int
     created_at: int
     updated_at: int
     expires_at: int | None
     salt: bytes
     body: bytes
-    cells: tuple[Cell, ...] = ()  #: in the order of the layout's columns
+    cells: tuple[ColumnValue, ...] = ()  #: in the order of the layout's columns
     staged: int = 0  #: how many staged changes wait beside this row (maintained by the engine)
 
 
@@ -103,10 +107,98 @@ class File(NamedTuple):
     sealed: bytes
 
 
-class Reply(NamedTuple):
+class StoredReply(NamedTuple):
     """What was answered to a request that may be sent again (idempotency)."""
 
     key: bytes  #: 16-byte keyed hash of who sent which key to which operation; unique in the table
     expires_at: int
     digest: bytes  #: of the request, so that another one under the same key is told apart
     sealed: bytes  #: the answer; empty once a record that it showed is gone
+
+
+# Decimals beside the sealed body, exact: a whole number of ten-thousandths.
+#
+# The interface allows decimals of 16 digits, 4 of them after the point, "never through binary floating point". As a
+# whole number of ten-thousandths each fits 64 bits, sorts and adds up exactly in every engine, and costs an index
+# entry of 8 bytes. A caller writes ``"12.50"`` or ``12``; it reads the shortest spelling, ``"12.5"`` or ``"12"``.
+
+
+#: Digits after the point; the digits before it follow from the 16 that the interface allows.
+DECIMAL_PLACES = 4
+_SCALE = 10**DECIMAL_PLACES
+_LARGEST = 10**16
+
+
+def scaled(cell: ColumnValue) -> int | None:
+    """A decimal as ten-thousandths; ``VaultError(INTERNAL)`` when it is none or does not fit, without its value."""
+    if cell is None:
+        return None
+    try:
+        exact = Decimal(str(cell)) * _SCALE
+        whole = int(exact)
+    except (InvalidOperation, ValueError, OverflowError) as error:
+        raise _unfit() from error
+    if whole != exact or abs(whole) >= _LARGEST:
+        raise _unfit()
+    return whole
+
+
+def spelled(stored: ColumnValue) -> str | None:
+    """The shortest spelling of so many ten-thousandths."""
+    if stored is None:
+        return None
+    whole, rest = divmod(abs(int(stored)), _SCALE)
+    sign = "-" if int(stored) < 0 else ""
+    fraction = f".{rest:0{DECIMAL_PLACES}d}".rstrip("0") if rest else ""
+    return f"{sign}{whole}{fraction}"
+
+
+def spelled_exactly(value: Decimal | int) -> str:
+    """The one spelling of a decimal that fits: what ``spelled`` answers for what is stored of it."""
+    return str(spelled(scaled(str(value))))
+
+
+class Cells:
+    """The cells of one list of columns on their way in and out."""
+
+    __slots__ = ("_decimals", "_width")
+
+    def __init__(self, columns: tuple[Column, ...]) -> None:
+        self._width = len(columns)
+        self._decimals = [index for index, column in enumerate(columns) if column.type is ColumnType.DECIMAL]
+
+    def stored(self, cells: tuple[ColumnValue, ...]) -> tuple[ColumnValue, ...]:
+        """As they are kept; ``VaultError(INTERNAL)`` when they are more than the columns.
+
+        Fewer are those of the first columns: a layout grew while somebody made a row for what it was before.
+        """
+        if len(cells) != self._width:
+            if len(cells) > self._width:
+                text = f"A row has {len(cells)} cells where its layout has {self._width} columns."
+                raise VaultError(Code.INTERNAL, text)
+            cells = (*cells, *[None] * (self._width - len(cells)))
+        return self._changed(cells, scaled)
+
+    def read(self, cells: tuple[ColumnValue, ...]) -> tuple[ColumnValue, ...]:
+        """As the caller gets them."""
+        return self._changed(cells, spelled)
+
+    def _changed(
+        self, cells: tuple[ColumnValue, ...], change: Callable[[ColumnValue], ColumnValue]
+    ) -> tuple[ColumnValue, ...]:
+        """With each decimal changed; most rows have values in few columns, and many in no decimal."""
+        found = [index for index in self._decimals if cells[index] is not None]
+        if not found:
+            return cells
+        changed = list(cells)
+        for index in found:
+            changed[index] = change(cells[index])
+        return tuple(changed)
+
+
+def _unfit() -> VaultError:
+    return VaultError(
+        Code.INTERNAL,
+        f"A cell of a decimal column is not a decimal of at most 16 digits with {DECIMAL_PLACES} of them after the point: "
+        "the caller has to refuse such a value before it is stored.",
+    )

@@ -68,8 +68,8 @@ LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": loggin
 #: How many frames of an exception a line names, innermost first.
 _FRAMES: Final = 8
 
-Event = MutableMapping[str, Any]
-Processor = Callable[[Any, str, Event], Event]
+LogEvent = MutableMapping[str, Any]
+Processor = Callable[[Any, str, LogEvent], LogEvent]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ def logger(room: str) -> structlog.typing.FilteringBoundLogger:
     return bound
 
 
-def place(trace: TracebackType | None) -> str:
+def traceback_place(trace: TracebackType | None) -> str:
     """The innermost frames of a traceback as ``file:line, file:line``, innermost first; no text of any line."""
     frames: list[str] = []
     while trace is not None:
@@ -150,12 +150,12 @@ class _Libraries(logging.Handler):
         getattr(logger("library"), level)("a library spoke", **fields)
 
 
-def render_json(_logger: object, _method: str, event: Event) -> str:
+def render_json(_logger: object, _method: str, event: LogEvent) -> str:
     """One line of JSON, the fixed members first, the rest in order of the alphabet."""
     return json.dumps(_ordered(event), ensure_ascii=False, default=str)
 
 
-def render_text(_logger: object, _method: str, event: Event) -> str:
+def render_text(_logger: object, _method: str, event: LogEvent) -> str:
     """One line for people: time, level, room, event, then name=value; line breaks inside a value are escaped."""
     rest = _ordered(event)
     head = [str(rest.pop(name, "")) for name in ("time", "level", "room", "event")]
@@ -163,17 +163,17 @@ def render_text(_logger: object, _method: str, event: Event) -> str:
     return f"{head[0]} {head[1]:<7} {head[2]:<8} {head[3]}" + "".join(f" {pair}" for pair in tail)
 
 
-def _ordered(event: Event) -> dict[str, Any]:
+def _ordered(event: LogEvent) -> dict[str, Any]:
     fixed = {name: event[name] for name in ("time", "level", "room", "event") if name in event}
     return fixed | {name: event[name] for name in sorted(event) if name not in fixed}
 
 
-def _stamp(_logger: object, _method: str, event: Event) -> Event:
+def _stamp(_logger: object, _method: str, event: LogEvent) -> LogEvent:
     event["time"] = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return event
 
 
-def _name_exceptions(_logger: object, _method: str, event: Event) -> Event:
+def _name_exceptions(_logger: object, _method: str, event: LogEvent) -> LogEvent:
     """``exc_info`` becomes the class and the place; the text stays behind."""
     given = event.pop("exc_info", None)
     if not given:
@@ -181,21 +181,21 @@ def _name_exceptions(_logger: object, _method: str, event: Event) -> Event:
     error = given if isinstance(given, BaseException) else sys.exc_info()[1]
     if error is not None:
         event["exception"] = type(error).__qualname__
-        event["where"] = place(error.__traceback__) or event.get("where", "")
+        event["where"] = traceback_place(error.__traceback__) or event.get("where", "")
     return event
 
 
-def _unlisted(event: Event) -> list[str]:
+def _unlisted(event: LogEvent) -> list[str]:
     return sorted(name for name in event if name not in FIELDS)
 
 
-def _refuse_unlisted(_logger: object, _method: str, event: Event) -> Event:
+def _refuse_unlisted(_logger: object, _method: str, event: LogEvent) -> LogEvent:
     if names := _unlisted(event):
         raise ValueError(f"{', '.join(names)} may not stand in a log line: add it to proxy.telemetry.logs.FIELDS")
     return event
 
 
-def _drop_unlisted(_logger: object, _method: str, event: Event) -> Event:
+def _drop_unlisted(_logger: object, _method: str, event: LogEvent) -> LogEvent:
     if names := _unlisted(event):
         for name in names:
             del event[name]

@@ -9,11 +9,12 @@ Adding a shape is one file and one line in ``SHAPES``; ``tests/conformance/test_
 
 from collections.abc import Mapping
 
-from proxy.tokenization import constant, date, email, luhn, mask, numeric, opaque, plain, template, uuid
+from proxy.tokenization import constant, date, digits, email, mask, opaque, template, uuid
+from proxy.tokenization import constant as plain
 from proxy.tokenization.base import Shape, ShapeParser
-from proxy.tokenization.normal import KINDS
+from proxy.tokenization.normalize import FIELD_KINDS
 
-__all__ = ["DEFAULT_SHAPE", "KINDS", "PERSISTENT", "SHAPES", "SYNONYMS", "make_shape"]
+__all__ = ["DEFAULT_SHAPE", "FIELD_KINDS", "PERSISTENT", "SHAPES", "SYNONYMS", "make_shape"]
 
 #: Wire name -> how the shape reads its options.
 SHAPES: dict[str, ShapeParser] = {
@@ -21,12 +22,12 @@ SHAPES: dict[str, ShapeParser] = {
     "lower": opaque.LOWER,
     "prepended": opaque.PREPENDED,
     "email": email.EMAIL,
-    "numeric": numeric.NUMERIC,
-    "luhn": luhn.LUHN,
+    "numeric": digits.NUMERIC,
+    "luhn": digits.LUHN,
     "date": date.DATE,
     "uuid": uuid.UUID,
     "template": template.TEMPLATE,
-    "fixed": constant.FIXED,
+    "fixed": constant.FIXED_SHAPE,
     "mask": mask.MASK,
     "zero": constant.ZERO,
     "one": constant.ONE,

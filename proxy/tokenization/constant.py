@@ -1,14 +1,14 @@
 """Tokens that are alike for all: ``fixed``, ``zero`` and ``one``. They resolve by their record."""
 
 import json
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from proxy.model.value import Value
-from proxy.tokenization.base import Resolution, Tokenizer, TokenKeys
-from proxy.tokenization.common import NOWHERE, Binding, ValueTokenizer, bordered
-from proxy.tokenization.options import Given, Parser
+from proxy.model.schema import Value
+from proxy.tokenization.base import Parser, Resolution, ShapeOptions, Tokenizer, TokenKeys
+from proxy.tokenization.common import NEVER_MATCHES, Binding, ValueTokenizer, bordered
 
 #: What stands between the digits of a written number.
 _BETWEEN = r"\s+\-./(),:;#*'_"
@@ -66,7 +66,7 @@ class Digit:
         return 1.0
 
     def bind(self, keys: TokenKeys, kind: str, region: str) -> Tokenizer:
-        pattern = _LOOKS_ZERO if self.spread else NOWHERE
+        pattern = _LOOKS_ZERO if self.spread else NEVER_MATCHES
         return ConstantTokenizer(Binding(self, keys, kind, region), pattern, self._choose)
 
     def _choose(self, value: Value) -> Value | None:
@@ -77,7 +77,7 @@ class Digit:
         return Value(self.digit)
 
 
-def _fixed(given: Given) -> Fixed:
+def _fixed(given: ShapeOptions) -> Fixed:
     value = given.options.get("value")
     if isinstance(value, str) and value:
         return Fixed(Value(value))
@@ -86,6 +86,36 @@ def _fixed(given: Given) -> Fixed:
     raise ValueError("token shape fixed needs value: the text, number, true or false that stands for every value")
 
 
-FIXED = Parser("fixed", {"value": "the text or number that stands for every value"}, _fixed)
+FIXED_SHAPE = Parser("fixed", {"value": "the text or number that stands for every value"}, _fixed)
 ZERO = Parser("zero", {}, lambda given: Digit(given.shape, "0", spread=True))
 ONE = Parser("one", {}, lambda given: Digit(given.shape, "1", spread=False))
+
+
+# ``plain``: no token; the value itself goes on to the application, and the vault keeps a copy.
+
+
+class PlainTokenizer(ValueTokenizer):
+    """Gives back what it gets; nothing is a token."""
+
+    __slots__ = ()
+
+    def _token(self, value: Value) -> Value:
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """The shape of fields that the application may see."""
+
+    name: str = "plain"
+    same: bool = False
+    resolution: Resolution = Resolution.CLEAR
+
+    def capacity(self) -> float:
+        return math.inf
+
+    def bind(self, keys: TokenKeys, kind: str, region: str) -> Tokenizer:
+        return PlainTokenizer(Binding(self, keys, kind, region), NEVER_MATCHES)
+
+
+PLAIN = Parser("plain", {}, lambda _: Plain())

@@ -7,11 +7,10 @@ import datetime as dt
 import re
 from dataclasses import dataclass
 
-from proxy.model.value import Value
-from proxy.tokenization.base import Resolution, Tokenizer, TokenKeys
+from proxy.model.schema import Value
+from proxy.tokenization.base import SAME, Parser, Resolution, ShapeOptions, Tokenizer, TokenKeys
 from proxy.tokenization.common import Binding, DrawnTokenizer, text_only
-from proxy.tokenization.dateformat import IN_TEXT, WrittenDate, read_date
-from proxy.tokenization.options import SAME, Given, Parser
+from proxy.tokenization.normalize import DATE_IN_TEXT, WrittenDate, read_date
 
 _SECONDS = 86_400
 _FRACTIONS = 10**9
@@ -53,7 +52,7 @@ class Date:
                 return None  # a day that is one whichever of the two numbers is meant to be the month
             return Value(written.spell(day) + _other_time(written.time, rest) + written.zone)
 
-        return DrawnTokenizer(binding, IN_TEXT, space, spell)
+        return DrawnTokenizer(binding, DATE_IN_TEXT, space, spell)
 
     def _days(self) -> int:
         return (self.last - self.first).days + 1
@@ -69,14 +68,14 @@ def _other_time(time: str, index: int) -> str:
     return _DIGIT.sub(lambda _: next(digits), time)
 
 
-def _date(given: Given) -> Date:
+def _date(given: ShapeOptions) -> Date:
     first, last = _day(given, "from", "1940-01-01"), _day(given, "to", "1999-12-31")
     if (last - first).days < 364:
         raise ValueError("from and to of token shape date span a year at least")
     return Date(given.flag("same"), first, last)
 
 
-def _day(given: Given, name: str, default: str) -> dt.date:
+def _day(given: ShapeOptions, name: str, default: str) -> dt.date:
     value = given.options.get(name, default)
     if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
         return value

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import msgspec
 
 from proxy.errors import VaultError
-from proxy.model.value import Value
-from proxy.tokenization.base import Resolution
-from proxy.tokenization.common import TRIES, Binding, ValueTokenizer
+from proxy.model.schema import Value
+from proxy.tokenization.base import SAME, Parser, Resolution, ShapeOptions, Tokenizer, TokenKeys
+from proxy.tokenization.common import MOST_DRAWS, Binding, ValueTokenizer
 
 #: Fewer swapped digits than these are too few for a token that is found by itself.
 INDEXED_DIGITS = 6
@@ -29,7 +29,7 @@ _RESEMBLES = re.compile(r"(?=[^0-9]*[0-9])" + _ALLOWED)
 _RUNS = re.compile(r"(\d+)")
 _JSON_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
 #: Finds numbers inside running text: digits with the separators of telephone numbers, not those of lists.
-IN_TEXT = re.compile(
+NUMBER_IN_TEXT = re.compile(
     r"(?<![0-9A-Za-z])[+(\-]?\(?[0-9](?:[0-9 \u00a0\u202f().'/\u2010-\u2015\-]{0,80}[0-9])?(?![0-9A-Za-z])"
 )
 
@@ -87,7 +87,7 @@ class DigitTokenizer(ValueTokenizer):
     __slots__ = ("_rule",)
 
     def __init__(self, binding: Binding, rule: DigitRule) -> None:
-        super().__init__(binding, IN_TEXT)
+        super().__init__(binding, NUMBER_IN_TEXT)
         self._rule = rule
 
     def _token(self, value: Value) -> Value:
@@ -99,7 +99,7 @@ class DigitTokenizer(ValueTokenizer):
             if token.text != value.text:
                 return token
         else:
-            for _ in range(TRIES):
+            for _ in range(MOST_DRAWS):
                 token = swapped.write(self._random(swapped), self._rule.mend)
                 if token.text != value.text:
                     return token
@@ -169,3 +169,90 @@ class DigitTokenizer(ValueTokenizer):
         if leads:
             return str((int(digit) + step % 8) % 9 + 1)
         return str((int(digit) + 1 + step % 9) % 10)
+
+
+# Numbers and telephone numbers: ``numeric`` swaps digits and nothing else.
+
+
+#: Options that keep digits in place.
+KEEP_OPTIONS = {
+    "keep_first": "how many digits at the beginning stay as they are; default 0",
+    "keep_last": "how many digits at the end stay as they are; default 0",
+}
+
+_TYPICAL = 10  # digits of a telephone number without its country
+
+
+@dataclass(frozen=True, slots=True)
+class Numeric:
+    """Tokens with the digits of the value swapped. Short ones resolve by record (``DigitTokenizer.indexed``)."""
+
+    same: bool
+    keep_first: int
+    keep_last: int
+    name: str = "numeric"
+    resolution: Resolution = Resolution.INDEXED
+
+    def capacity(self) -> float:
+        free = _TYPICAL - self.keep_first - self.keep_last
+        return 0.9 * 10.0**free if free > 0 else 1.0
+
+    def bind(self, keys: TokenKeys, kind: str, region: str) -> Tokenizer:
+        return DigitTokenizer(Binding(self, keys, kind, region), DigitRule(self.keep_first, self.keep_last))
+
+
+def _numeric(given: ShapeOptions) -> Numeric:
+    return Numeric(given.flag("same"), given.count("keep_first"), given.count("keep_last"))
+
+
+NUMERIC = Parser("numeric", {**SAME, **KEEP_OPTIONS}, _numeric)
+
+
+# Payment card numbers: swapped digits whose check digit holds (ISO/IEC 7812-1, annex B).
+
+
+_TYPICAL_CARD = 16
+_DOUBLED = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)  # a digit doubled, its own digits summed
+
+
+def luhn_holds(digits: str) -> bool:
+    """Whether a string of decimal digits, check digit last, passes the Luhn check."""
+    return len(digits) > 1 and _sum([int(digit) for digit in digits]) % 10 == 0
+
+
+def mend_luhn(digits: list[str], place: int) -> None:
+    """Change the one digit at ``place`` so that the check holds; exactly one digit does."""
+    numbers = [int(digit) for digit in digits]
+    numbers[place] = 0
+    missing = -_sum(numbers) % 10
+    digits[place] = str(_DOUBLED.index(missing) if (len(digits) - place) % 2 == 0 else missing)
+
+
+def _sum(numbers: list[int]) -> int:
+    return sum(numbers[-1::-2]) + sum([_DOUBLED[number] for number in numbers[-2::-2]])
+
+
+@dataclass(frozen=True, slots=True)
+class Luhn:
+    """Tokens that pass the Luhn check. One digit of those swapped is spent on it: the last that is not kept."""
+
+    same: bool
+    keep_first: int
+    keep_last: int
+    name: str = "luhn"
+    resolution: Resolution = Resolution.INDEXED
+
+    def capacity(self) -> float:
+        free = _TYPICAL_CARD - self.keep_first - self.keep_last - 1
+        return 0.9 * 10.0**free if free > 0 else 1.0
+
+    def bind(self, keys: TokenKeys, kind: str, region: str) -> Tokenizer:
+        rule = DigitRule(self.keep_first, self.keep_last, luhn_holds, mend_luhn)
+        return DigitTokenizer(Binding(self, keys, kind, region), rule)
+
+
+def _luhn(given: ShapeOptions) -> Luhn:
+    return Luhn(given.flag("same"), given.count("keep_first"), given.count("keep_last"))
+
+
+LUHN = Parser("luhn", {**SAME, **KEEP_OPTIONS}, _luhn)

@@ -4,11 +4,9 @@ import math
 import re
 from dataclasses import dataclass
 
-from proxy.model.value import Value
-from proxy.tokenization.alphabets import WORD32, read32, write32
-from proxy.tokenization.base import Resolution, Tokenizer, TokenKeys
-from proxy.tokenization.common import Binding, DrawnTokenizer, SealedTokenizer, text_only
-from proxy.tokenization.options import SAME, Given, Parser
+from proxy.model.schema import Value
+from proxy.tokenization.base import SAME, Parser, Resolution, ShapeOptions, Tokenizer, TokenKeys
+from proxy.tokenization.common import WORD32, Binding, DrawnTokenizer, SealedTokenizer, read32, text_only, write32
 
 _LOCAL = 26
 _BLOCKS = 2**128
@@ -54,7 +52,7 @@ class Email:
         return SealedTokenizer(binding, pattern, seal, unseal, takes_json=False)
 
 
-def _email(given: Given) -> Email:
+def _email(given: ShapeOptions) -> Email:
     domain = given.text("domain", "example.org")
     if _DOMAIN.fullmatch(domain) is None or len(domain) > 253:
         raise ValueError("domain of token shape email is a host name in lower case, such as example.org")

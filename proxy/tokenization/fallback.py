@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from proxy.errors import Code, VaultError
-from proxy.model.value import Value
+from proxy.model.schema import Value
 from proxy.tokenization.base import Resolution, Shape, Tokenizer, TokenKeys
-from proxy.tokenization.normal import normalize
+from proxy.tokenization.normalize import normalize
 
 #: The formats that fit any value, JSON of every type too.
 TOTAL: Final = ("opaque", "lower", "prepended")

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from proxy.model.value import Value
-from proxy.tokenization.base import Resolution, Tokenizer, TokenKeys
-from proxy.tokenization.common import NOWHERE, Binding, ValueTokenizer, text_only
-from proxy.tokenization.dateformat import read_date
-from proxy.tokenization.options import Given, Parser
+from proxy.model.schema import Value
+from proxy.tokenization.base import Parser, Resolution, ShapeOptions, Tokenizer, TokenKeys
+from proxy.tokenization.common import NEVER_MATCHES, Binding, ValueTokenizer, text_only
+from proxy.tokenization.normalize import read_date
 
 #: Characters of a value that a mask takes; longer ones would keep others waiting.
-LONGEST: Final = 1024 * 1024
+LONGEST_MASKED: Final = 1024 * 1024
 
 _YEAR = re.compile(r"(?<![0-9])[0-9]{4}")
 
@@ -107,7 +106,7 @@ def _year(text: str) -> range | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Mask:
+class MaskShape:
     """Tokens that show a part of the value."""
 
     visible: Visible | None  #: ``None``: as the kind of the field says
@@ -129,16 +128,16 @@ class MaskTokenizer(ValueTokenizer):
 
     __slots__ = ("_character", "_type", "_visible")
 
-    def __init__(self, binding: Binding, mask: Mask, visible: Visible) -> None:
-        super().__init__(binding, NOWHERE)
+    def __init__(self, binding: Binding, mask: MaskShape, visible: Visible) -> None:
+        super().__init__(binding, NEVER_MATCHES)
         self._visible = visible
         self._character = mask.character
         self._type = mask.type
 
     def _token(self, value: Value) -> Value:
         text_only(self._binding, value)
-        if len(value.text) > LONGEST:
-            raise self._binding.unfit(f"it is longer than {LONGEST} characters")
+        if len(value.text) > LONGEST_MASKED:
+            raise self._binding.unfit(f"it is longer than {LONGEST_MASKED} characters")
         token = mask_text(value.text, self._visible, self._character, self._type)
         if token == value.text:
             raise self._binding.unfit("it has nothing that could be masked")
@@ -148,7 +147,7 @@ class MaskTokenizer(ValueTokenizer):
         return self._character in text
 
 
-def _mask(given: Given) -> Mask:
+def _mask(given: ShapeOptions) -> MaskShape:
     character = given.text("char", "*")
     if len(character) != 1 or not character.isprintable() or character.isspace():
         raise ValueError("char of token shape mask is one printable character")
@@ -156,9 +155,9 @@ def _mask(given: Given) -> Mask:
     if kind not in TYPES:
         raise ValueError(f"type of token shape mask is one of {', '.join(TYPES)}")
     if not given.options.keys() - {"char", "type"}:
-        return Mask(None, character, kind)
+        return MaskShape(None, character, kind)
     visible = Visible(given.count("first"), given.count("last"), given.flag("domain"), given.flag("year"))
-    return Mask(visible, character, kind)
+    return MaskShape(visible, character, kind)
 
 
 MASK = Parser(

@@ -8,18 +8,17 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from proxy.model.value import Value
-from proxy.tokenization import alphabets
-from proxy.tokenization.base import Resolution, Tokenizer, TokenKeys
+from proxy.model.schema import Value
+from proxy.tokenization import common
+from proxy.tokenization.base import SAME, Parser, Resolution, ShapeOptions, Tokenizer, TokenKeys
 from proxy.tokenization.common import Binding, DrawnTokenizer, SealedTokenizer, bordered
-from proxy.tokenization.options import SAME, Given, Parser
 
 _BLOCKS = 2**128
 _PREFIX = re.compile(r"[A-Za-z]{1,16}")
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class WordShape:
     """A shape whose tokens are one word: a constant prefix and 16 bytes written in an alphabet."""
 
     name: str
@@ -55,19 +54,19 @@ class Word:
         return SealedTokenizer(binding, pattern, seal, unseal, takes_json=True)
 
 
-def _word62(given: Given, prefix: str) -> Word:
-    return Word(given.shape, given.flag("same"), prefix, alphabets.WORD62, alphabets.write62, alphabets.read62)
+def _word62(given: ShapeOptions, prefix: str) -> WordShape:
+    return WordShape(given.shape, given.flag("same"), prefix, common.WORD62, common.write62, common.read62)
 
 
-def _opaque(given: Given) -> Word:
+def _opaque(given: ShapeOptions) -> WordShape:
     return _word62(given, "")
 
 
-def _lower(given: Given) -> Word:
-    return Word(given.shape, given.flag("same"), "", alphabets.WORD32, alphabets.write32, alphabets.read32)
+def _lower(given: ShapeOptions) -> WordShape:
+    return WordShape(given.shape, given.flag("same"), "", common.WORD32, common.write32, common.read32)
 
 
-def _prepended(given: Given) -> Word:
+def _prepended(given: ShapeOptions) -> WordShape:
     prefix = given.text("prefix", "T")
     if _PREFIX.fullmatch(prefix) is None:
         raise ValueError(f"prefix of token shape {given.shape} is 1 to 16 letters A to Z, a to z")

@@ -9,12 +9,12 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from proxy.model.value import Value
-from proxy.tokenization import KINDS, PERSISTENT, SHAPES, SYNONYMS, make_shape
+from proxy.model.schema import Value
+from proxy.tokenization import FIELD_KINDS, PERSISTENT, SHAPES, SYNONYMS, make_shape
 from proxy.tokenization.base import Resolution, Shape, Tokenizer, TokenKeys
 
 #: The caller's own key of persistent strategies.
-DTK: Final = re.compile(r"[0-9A-Za-z]{96}", re.ASCII)
+DTK_FORMAT: Final = re.compile(r"[0-9A-Za-z]{96}", re.ASCII)
 
 #: Shape -> the kind whose normal form decides which values are equal, where the options name none.
 _KIND: Final = {"email": "email", "luhn": "card", "date": "date", "uuid": "uuid", "numeric": "number"}
@@ -23,7 +23,7 @@ _KIND: Final = {"email": "email", "luhn": "card", "date": "date", "uuid": "uuid"
 _DRAWN: Final = 12
 
 
-def names() -> list[str]:
+def strategy_names() -> list[str]:
     """Every name of a strategy: those of the service, and ours."""
     return sorted({*SHAPES, *SYNONYMS, *PERSISTENT})
 
@@ -63,15 +63,15 @@ def strategy(name: str, options: Mapping[str, object]) -> Strategy:
 
     Beside the options of the shape there is ``kind``: what the field holds, which decides what of two spellings is one value.
     """
-    if name not in names():
-        raise ValueError(f"there is no strategy {_quoted(name)}; there are {', '.join(names())}")
+    if name not in strategy_names():
+        raise ValueError(f"there is no strategy {_quoted(name)}; there are {', '.join(strategy_names())}")
     if "same" in options:
         raise ValueError("same is not said here: the strategies that give equal values equal tokens end in Persistent")
     own = {option: value for option, value in options.items() if option != "kind"}
     shape = make_shape(name, own)
     kind = options.get("kind", _KIND.get(shape.name, "text"))
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise ValueError(f"kind is one of {', '.join(KINDS)}")
+    if not isinstance(kind, str) or kind not in FIELD_KINDS:
+        raise ValueError(f"kind is one of {', '.join(FIELD_KINDS)}")
     return Strategy(shape, kind)
 
 

@@ -4,11 +4,10 @@ import math
 import re
 from dataclasses import dataclass
 
-from proxy.model.template import Group, capacity, fill, read_template
-from proxy.model.value import Value
-from proxy.tokenization.base import Resolution, Tokenizer, TokenKeys
+from proxy.model.schema import Value
+from proxy.model.template import TemplateGroup, capacity, fill, read_template
+from proxy.tokenization.base import SAME, Parser, Resolution, ShapeOptions, Tokenizer, TokenKeys
 from proxy.tokenization.common import Binding, DrawnTokenizer, bordered, text_only
-from proxy.tokenization.options import SAME, Given, Parser
 
 #: Tokens that a template must hold for them to be found by themselves.
 INDEXED_CAPACITY = 1_000_000
@@ -17,12 +16,12 @@ SAME_CAPACITY = 2**64
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
+class TemplateShape:
     """Tokens of a template. Small ones resolve by their record."""
 
     same: bool
     template: str
-    groups: tuple[Group, ...]
+    groups: tuple[TemplateGroup, ...]
     name: str = "template"
 
     @property
@@ -50,16 +49,16 @@ class Template:
         return capacity(self.groups)
 
 
-def _expression(group: Group) -> str:
+def _expression(group: TemplateGroup) -> str:
     if isinstance(group.choices, str):
         return re.escape(group.choices)
     ranges = [f"{re.escape(chr(first))}-{re.escape(chr(last))}" for first, last in group.choices.ranges]
     return f"[{''.join(ranges)}]{{{group.count}}}"
 
 
-def _template(given: Given) -> Template:
+def _template(given: ShapeOptions) -> TemplateShape:
     text = given.text("template", "")
-    shape = Template(given.flag("same"), text, read_template(text))
+    shape = TemplateShape(given.flag("same"), text, read_template(text))
     if shape.capacity() < 2:
         raise ValueError("a template needs a group such as [A-Z0-9]{9}; for one constant text use the shape fixed")
     return shape

@@ -6,10 +6,9 @@ Version 4 and not 8: both may hold what 122 bits hold, and many validators in us
 import math
 from dataclasses import dataclass
 
-from proxy.model.value import Value
-from proxy.tokenization.base import Resolution, Tokenizer, TokenKeys
+from proxy.model.schema import Value
+from proxy.tokenization.base import SAME, Parser, Resolution, Tokenizer, TokenKeys
 from proxy.tokenization.common import Binding, DrawnTokenizer, SealedTokenizer, bordered, text_only
-from proxy.tokenization.options import SAME, Parser
 
 _PATTERN = bordered("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 _SPACE = 2**122

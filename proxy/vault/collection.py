@@ -4,24 +4,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from proxy.audit import noting
+from proxy.audit import events
 from proxy.clock import Clock
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
-from proxy.model.schema import Field, Schema, Storage
-from proxy.model.value import Value
+from proxy.model.schema import Field, Schema, Storage, Value
 from proxy.offload import STRIDE, Steps, busy, give_way, in_thread, strides
 from proxy.storage.base import Store
-from proxy.storage.rows import Cell, Row, Staged, State
+from proxy.storage.rows import ColumnValue, Row, RowState, Staged
 from proxy.tokenization.base import Resolution, Shape, Tokenizer
 from proxy.tokenization.fallback import FallbackTokenizer
-from proxy.tokenization.normal import normalize
-from proxy.vault.content import Content, Kept
-from proxy.vault.drafting import FieldMint, Mint
+from proxy.tokenization.normalize import normalize
+from proxy.vault.body import TokenizedBody, TokenizedValue
 from proxy.vault.locks import RecordLocks
-from proxy.vault.registry import Placed
-from proxy.vault.retired import Retired
+from proxy.vault.next_version import FieldMint, Mint
+from proxy.vault.schema_store import Placed
 from proxy.vault.seal import RecordSealer, Sealer
+from proxy.vault.superseded import Retired
 
 #: Keys that the store is asked about at once, and rows that are opened before others may have to be let go on.
 LOOKED_UP = 500
@@ -30,11 +29,11 @@ _OPENED = 64
 LONG = 64 * 1024
 
 #: Counts what happened: (event name, schema name, how many).
-Observe = Callable[[str, str, int], None]
-Hasher = Callable[[bytes], bytes]
+ObserveVault = Callable[[str, str, int], None]
+FieldHasher = Callable[[bytes], bytes]
 
 
-class Recipe(NamedTuple):
+class TableSpec(NamedTuple):
     """What a rule file's entity asks of the vault."""
 
     schema: Schema
@@ -96,14 +95,14 @@ class Sequencer:
         return (number >> 21) + cls._EPOCH
 
 
-class History(NamedTuple):
+class HistoryPolicy(NamedTuple):
     """How long the past versions of records stay, and whether they outlive the record."""
 
     keep: int = 30 * 86_400_000  #: milliseconds; 0: no past versions are kept at all
     keep_deleted: bool = False
 
 
-class Surroundings(NamedTuple):
+class VaultContext(NamedTuple):
     """What collections of one vault share."""
 
     environment: str
@@ -112,14 +111,14 @@ class Surroundings(NamedTuple):
     clock: Clock
     sequence: Sequencer
     region: str
-    observe: Observe
-    history: History = History()
+    observe: ObserveVault
+    history: HistoryPolicy = HistoryPolicy()
 
 
 class Collection:
     """The records of one schema."""
 
-    def __init__(self, recipe: Recipe, placed: Placed, around: Surroundings, state: TableState) -> None:
+    def __init__(self, recipe: TableSpec, placed: Placed, around: VaultContext, state: TableState) -> None:
         self.schema = recipe.schema
         self.name = recipe.schema.name
         self.layout = placed.layout
@@ -138,7 +137,7 @@ class Collection:
         self.shapes = recipe.shapes
         self.declared = frozenset(recipe.shapes)  #: the names of all fields
         self.tokenizers: dict[str, Tokenizer] = {}
-        self._token_hashers: dict[str, Hasher] = {}
+        self._token_hashers: dict[str, FieldHasher] = {}
         for name, shape in recipe.shapes.items():
             kind = self.schema.field(name).kind
             self.tokenizers[name] = shape.bind(keyset.field_keys(self.name, name), kind, around.region)
@@ -180,7 +179,7 @@ class Collection:
     def tampered(self, count: int = 1) -> None:
         """Report rows whose columns differ from what is sealed in them."""
         self.observe("tampered", count)
-        noting.tampered(self.name, count)
+        events.tampered(self.name, count)
 
     # ------------------------------------------------------------------ names and hashes
 
@@ -200,7 +199,7 @@ class Collection:
         """The same-value token of a field; for parameters that search by it."""
         return self.tokenizers[name].mint(value, 0, 0)
 
-    def index_entries(self, contents: Mapping[str, Sequence[Kept]]) -> Steps[tuple[set[bytes], set[bytes]]]:
+    def index_entries(self, contents: Mapping[str, Sequence[TokenizedValue]]) -> Steps[tuple[set[bytes], set[bytes]]]:
         """(all token hashes to be indexed, those of them that must be unique)."""
         hashes: set[bytes] = set()
         unique: set[bytes] = set()
@@ -230,13 +229,15 @@ class Collection:
 
     # ------------------------------------------------------------------ rows
 
-    def new_row(self, content: Content, rid: int, salt: bytes, sealer: RecordSealer | None = None) -> Row:
+    def new_row(self, content: TokenizedBody, rid: int, salt: bytes, sealer: RecordSealer | None = None) -> Row:
         """A pending row for a new record; it gets its key when the application tells it."""
         now = self.clock()
         body = (sealer or self.sealer.record(rid, salt)).body(content, 1)
-        return Row(rid, None, None, State.PENDING, 1, now, now, self._expiry(now), salt, body, self._cells(content), 0)
+        return Row(
+            rid, None, None, RowState.PENDING, 1, now, now, self._expiry(now), salt, body, self._cells(content), 0
+        )
 
-    def next_row(self, row: Row, content: Content) -> Row:
+    def next_row(self, row: Row, content: TokenizedBody) -> Row:
         """The row with its next version."""
         now = self.clock()
         self.state.retired.keep(row, now)
@@ -246,7 +247,7 @@ class Collection:
             version=version, updated_at=now, expires_at=self._expiry(now), body=body, cells=self._cells(content)
         )
 
-    def past(self, rid: int, began: int) -> Iterator[Content]:
+    def past(self, rid: int, began: int) -> Iterator[TokenizedBody]:
         """The versions of a record that were replaced since an instant, the newest first."""
         for row in self.state.retired.since(rid, began):
             yield self.sealer.open(row)
@@ -307,7 +308,7 @@ class Collection:
             waiting = [rid for rid in moved if rows[rid].staged]
         return found
 
-    async def versions(self, row: Row) -> list[Content]:
+    async def versions(self, row: Row) -> list[TokenizedBody]:
         """The live version and every staged one."""
         rows = {row.rid: row}
         staged = (await self.beside(rows)).get(row.rid, ())
@@ -316,18 +317,18 @@ class Collection:
             return self._opened(live, staged)
         return await in_thread(self._opened, live, staged)
 
-    def _opened(self, row: Row, staged: Sequence[Staged]) -> list[Content]:
+    def _opened(self, row: Row, staged: Sequence[Staged]) -> list[TokenizedBody]:
         opened = [self.sealer.open_staged(change, row.salt) for change in staged if change.body]
         return [self.sealer.open(row), *opened]
 
     def _expiry(self, now: int) -> int | None:
         return None if self.expires is None else now + self.expires
 
-    def _cells(self, content: Content) -> tuple[Cell, ...]:
+    def _cells(self, content: TokenizedBody) -> tuple[ColumnValue, ...]:
         fields = content.fields
         return tuple([None if of is None else self._cell(*of, fields.get(of[0].name)) for of in self._columns])
 
-    def _cell(self, field: Field, hasher: Hasher, values: Sequence[Kept] | None) -> Cell:
+    def _cell(self, field: Field, hasher: FieldHasher, values: Sequence[TokenizedValue] | None) -> ColumnValue:
         if not values:
             return None
         normal = normalize(field.kind, values[0].text, self.around.region)

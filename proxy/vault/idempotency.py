@@ -17,9 +17,9 @@ import msgspec
 from proxy.errors import Code, VaultError
 from proxy.model.schema import Schema
 from proxy.storage.changes import Change, Conflict, Remember
-from proxy.storage.rows import Reply
-from proxy.vault.closing import repeated
-from proxy.vault.collection import Collection, Recipe
+from proxy.storage.rows import StoredReply
+from proxy.vault.collection import Collection, TableSpec
+from proxy.vault.records.commit import repeated
 from proxy.vault.vault import Vault
 
 #: Milliseconds for which an answer can be had again.
@@ -39,7 +39,7 @@ class Answered(msgspec.Struct, frozen=True, array_like=True):
     shows: tuple[str, ...] | None = None  #: keys of the records that it shows; ``None``: not known
 
 
-class Once:
+class IdempotentRequest:
     """One request under an idempotency key. Where ``replay`` or ``gone`` is set it was answered before, and must not be carried out."""
 
     def __init__(self, collection: Collection, key: bytes, digest: bytes, replay: Answered | None) -> None:
@@ -58,7 +58,7 @@ class Once:
         """
         self.kept = True
         now = self._collection.clock()
-        reply = Reply(self._key, now + KEEP, self._digest, b"")
+        reply = StoredReply(self._key, now + KEEP, self._digest, b"")
         if answer is not None:
             reply = reply._replace(sealed=self._collection.sealer.reply(reply, _encode(answer)))
         return (Remember(reply, now, tuple(rids), files),)
@@ -78,7 +78,9 @@ class Replies:
         self._running: set[tuple[str, bytes]] = set()
 
     @asynccontextmanager
-    async def once(self, collection: Collection, scope: Sequence[str], request: bytes) -> AsyncIterator[Once]:
+    async def once(
+        self, collection: Collection, scope: Sequence[str], request: bytes
+    ) -> AsyncIterator[IdempotentRequest]:
         """Carry a request out at most once.
 
         ``scope`` says whose key it is and for what: client, method, path template, path parameters, the key. ``request`` is
@@ -102,7 +104,7 @@ class Replies:
                     Code.IDEMPOTENCY_CHECK_FAILED, "This idempotency key was used for another request; use a new one."
                 )
             replay = _decode(collection.sealer.open_reply(kept)) if kept is not None and kept.sealed else None
-            one = Once(collection, key, digest, replay)
+            one = IdempotentRequest(collection, key, digest, replay)
             one.gone = kept is not None and not kept.sealed
             yield one
         finally:
@@ -111,7 +113,7 @@ class Replies:
 
 async def system_collection(vault: Vault) -> Collection:
     """Where the answers of operations are kept that belong to no schema."""
-    return await vault.collection(Recipe(Schema(_SYSTEM, ()), {}, None, addressed=False))
+    return await vault.collection(TableSpec(Schema(_SYSTEM, ()), {}, None, addressed=False))
 
 
 _encode = msgspec.msgpack.Encoder().encode

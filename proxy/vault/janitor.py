@@ -6,7 +6,7 @@ from proxy.errors import Code, VaultError
 from proxy.storage.changes import Change, Reindex, Remove, Unstage
 from proxy.storage.rows import Row
 from proxy.vault.collection import Collection
-from proxy.vault.indexing import unneeded
+from proxy.vault.proxied.merge_duplicates import unneeded
 
 #: Rows handled in one transaction, so that a sweep never holds up other writers for long.
 _BATCH = 200

@@ -7,14 +7,11 @@ to another row, or an older body put back, does not open (``VaultError(CANNOT_OP
 import struct
 from collections.abc import Iterable, Sequence
 
-from proxy.crypto.aead import RecordAead, Seal
-from proxy.crypto.randomness import random_bytes
+from proxy.crypto.aead import SALT_BYTES, RecordAead, Seal
+from proxy.crypto.prf import random_bytes
 from proxy.errors import Code, VaultError
-from proxy.storage.rows import File, Past, Reply, Row, Staged
-from proxy.vault.content import Content, pack, unpack
-
-#: Bytes of salt of a record; without its salt the record's body never opens again (crypto-shredding).
-SALT_BYTES = 16
+from proxy.storage.rows import File, Past, Row, Staged, StoredReply
+from proxy.vault.body import TokenizedBody, pack_tokenized, unpack_tokenized
 
 _numbers = struct.Struct(">QQ").pack
 
@@ -37,17 +34,17 @@ class RecordSealer:
         self._scope = scope
         self._rid = rid
 
-    def body(self, content: Content, version: int) -> bytes:
+    def body(self, content: TokenizedBody, version: int) -> bytes:
         """The sealed body of a version of the record."""
-        return self.plain_body(pack(content), version)
+        return self.plain_body(pack_tokenized(content), version)
 
     def plain_body(self, plain: bytes, version: int) -> bytes:
         """The same of a content that is packed already."""
         return self._seal(plain, b"b%b%b" % (self._scope, _numbers(self._rid, version)))
 
-    def staged_body(self, content: Content, sid: int) -> bytes:
+    def staged_body(self, content: TokenizedBody, sid: int) -> bytes:
         """The sealed body of a staged change; it does not open as a live one, nor the reverse."""
-        return self._seal(pack(content), b"s%b%b" % (self._scope, _numbers(self._rid, sid)))
+        return self._seal(pack_tokenized(content), b"s%b%b" % (self._scope, _numbers(self._rid, sid)))
 
     def file(self, plain: bytes, file_id: bytes, name: str) -> bytes:
         """What is known of a file of the record; it opens for this record, this file and this object alone."""
@@ -88,17 +85,17 @@ class Sealer:
         head = b"b%b" % self.scope
         return self._aead.seal_new(plains, [head + _numbers(rid, 1) for rid in rids])
 
-    def open(self, row: Row) -> Content:
+    def open(self, row: Row) -> TokenizedBody:
         """The values of a row; ``VaultError(CANNOT_OPEN)`` when it was changed, moved or is under another key."""
-        return unpack(self.open_plain(row))
+        return unpack_tokenized(self.open_plain(row))
 
     def open_plain(self, row: Row | Past) -> bytes:
         """The packed content of a row or of one of its past versions; raises as ``open``."""
         return self._aead.open(row.body, row.salt, self._context(b"b", row.rid, row.version))
 
-    def open_staged(self, staged: Staged, salt: bytes) -> Content:
+    def open_staged(self, staged: Staged, salt: bytes) -> TokenizedBody:
         """The values of a staged update of the row with that salt."""
-        return unpack(self._aead.open(staged.body, salt, self._context(b"s", staged.rid, staged.sid)))
+        return unpack_tokenized(self._aead.open(staged.body, salt, self._context(b"s", staged.rid, staged.sid)))
 
     def open_file(self, file: File, salt: bytes) -> bytes:
         """What is known of a file of the row with that salt; raises as ``open``."""
@@ -129,12 +126,12 @@ class Sealer:
         """The same of what is known of a file of the row with that salt."""
         return self._again(file.sealed, salt, self._of_file(file))
 
-    def reply(self, reply: Reply, plain: bytes) -> bytes:
+    def reply(self, reply: StoredReply, plain: bytes) -> bytes:
         """The sealed answer that a reply keeps: its salt, then the body. It opens under this key and digest alone."""
         salt = self.new_salt()
         return salt + self._aead.seal(plain, salt, self._of_reply(reply))
 
-    def open_reply(self, reply: Reply) -> bytes:
+    def open_reply(self, reply: StoredReply) -> bytes:
         """The answer that a reply keeps; raises as ``open``."""
         return self._aead.open(reply.sealed[SALT_BYTES:], reply.sealed[:SALT_BYTES], self._of_reply(reply))
 
@@ -146,7 +143,7 @@ class Sealer:
     def _of_file(self, file: File) -> bytes:
         return b"%b%b%b" % (self._context(b"f", file.rid, 0), file.file_id, file.object.encode())
 
-    def _of_reply(self, reply: Reply) -> bytes:
+    def _of_reply(self, reply: StoredReply) -> bytes:
         return b"a%b%b%b" % (self.scope, reply.key, reply.digest)
 
     def _context(self, part: bytes, rid: int, number: int) -> bytes:

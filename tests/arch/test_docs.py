@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from proxy.audit.members import MEMBERS
+from proxy.audit.events import MEMBERS
 from proxy.cli import COMMANDS
 from proxy.cli.command import Command
-from proxy.config.environment import variable
-from proxy.config.table import SETTINGS
+from proxy.config.document import variable
+from proxy.config.schema import SETTINGS
 from proxy.telemetry.metrics import METRICS
 from tests.support.tree import ROOT, python_files
 

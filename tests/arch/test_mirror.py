@@ -1,4 +1,4 @@
-"""Each file of the program has its unit test, and each unit test its file."""
+"""Each file of the program has its unit tests, and each unit test its file or its folder."""
 
 import pytest
 
@@ -30,14 +30,32 @@ def unit_tests() -> list[str]:
     return [relative(path) for path in python_files("tests/unit") if path.name.startswith("test_")]
 
 
+def mirrors(test: str) -> str | None:
+    """The file or folder that a unit test is about: ``a/test_b.py`` and ``a/test_b_c.py`` are about ``a/b.py`` or ``a/b/``."""
+    folder, _, name = test.removeprefix("tests/unit/").rpartition("/")
+    words = name.removeprefix("test_").removesuffix(".py").split("_")
+    for count in range(len(words), 0, -1):
+        place = PACKAGE / folder / "_".join(words[:count])
+        for source in (place.with_suffix(".py"), place.with_name(place.name + "_.py")):
+            if source.exists():
+                return relative(source)
+        if place.is_dir():
+            return relative(place)
+    return None
+
+
+TESTED = {mirrors(test) for test in unit_tests()}
+
+
 @pytest.mark.parametrize("source", sources())
 def test_every_source_file_has_its_unit_test(source):
-    assert source in WITHOUT_TEST or (ROOT / mirrored(source)).exists(), f"write {mirrored(source)}"
+    folder = source.rpartition("/")[0]
+    assert source in WITHOUT_TEST or TESTED & {source, folder}, f"write {mirrored(source)}"
 
 
 @pytest.mark.parametrize("test", unit_tests())
 def test_every_unit_test_has_its_source_file(test):
-    assert test in {mirrored(source) for source in sources()}, f"{test} mirrors no file of proxy/"
+    assert mirrors(test) is not None, f"{test} mirrors no file and no folder of proxy/"
 
 
 @pytest.mark.parametrize("source", WITHOUT_TEST)

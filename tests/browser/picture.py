@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from proxy.demo.samples import PEOPLE
+from proxy.demo.store import PEOPLE
 from tests.support.browser import Browser
 from tests.support.demo import demo
 from tests.support.tree import ROOT

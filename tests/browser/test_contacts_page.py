@@ -1,6 +1,6 @@
 import aiohttp
 
-from proxy.demo.samples import PEOPLE, plant
+from proxy.demo.store import PEOPLE, plant
 from tests.support.browser import Browser, Page
 
 CARDS = "document.querySelectorAll('.card').length"

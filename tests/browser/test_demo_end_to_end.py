@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from proxy.demo.samples import PEOPLE
+from proxy.demo.store import PEOPLE
 from tests.support.browser import Browser, Page
 from tests.support.demo import Demo, demo
 from tests.support.files import rewrite

@@ -6,8 +6,8 @@ import pytest
 from aiohttp import web
 
 from proxy.demo.contacts import STORE
-from proxy.demo.samples import PEOPLE, plant
-from proxy.demo.twoviews import Links, twoviews_app
+from proxy.demo.store import PEOPLE, plant
+from proxy.demo.two_views import Links, twoviews_app
 from tests.browser.conftest import NAME, TOKEN
 from tests.support.browser import Browser
 from tests.support.serving import serving

@@ -8,7 +8,7 @@ from proxy.errors import Code, VaultError
 from proxy.storage.base import Store
 from proxy.storage.changes import Bind
 from proxy.storage.memory import MemoryStore
-from proxy.storage.query import ALWAYS, Grouping, Select
+from proxy.storage.query import MATCH_ALL, Grouping, Select
 from tests.support.rows import LAYOUT, TABLE, h, insert, row
 from tests.support.stores import FailingStore
 
@@ -30,8 +30,8 @@ async def test_without_traps_everything_passes(store: FailingStore) -> None:
     assert await port.unsettled(TABLE, 2_000, 5) == ([row(1)], [])
     assert (await port.expired(TABLE, 1, 1), await port.count(TABLE), await port.note("n")) == ([], (1, 1, 0), b"1")
     assert await port.scan(TABLE, 0, 9) == [row(1)]
-    assert await port.select(TABLE, Select(ALWAYS, 0)) == ([], 0, False)
-    assert await port.aggregate(TABLE, Grouping(ALWAYS, 0, ("city",), (), 1)) == []
+    assert await port.select(TABLE, Select(MATCH_ALL, 0)) == ([], 0, False)
+    assert await port.aggregate(TABLE, Grouping(MATCH_ALL, 0, ("city",), (), 1)) == []
     assert (await port.past(TABLE, h("k"), 1, 0), await port.files(TABLE, [1])) == (([], 0), {})
     assert (await port.file_scan(TABLE, b"", 1), await port.reply(TABLE, h("k"), 0)) == ([], None)
     assert (await port.prune(TABLE, 1, 1, 1), await port.doomed(1)) == (0, [])

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from proxy.api.context import Access, ApiOperation
+from proxy.api.operations import OPERATIONS
+from proxy.edge.firewall import Firewall, Mode
+from proxy.edge.limits import Quotas
+from proxy.edge.rate_limit import RatePolicy, Rates
 from proxy.errors import Code, VaultError
-from proxy.model.access import Principal
-from proxy.web.api.operation import Access, Operation
-from proxy.web.api.operations import OPERATIONS
-from proxy.web.guard.firewall import Firewall, Mode
-from proxy.web.guard.quotas import Quotas
-from proxy.web.guard.rates import Policy, Rates
-from proxy.web.peers import Trusted
+from proxy.model.record import Principal
+from proxy.net.client_address import Trusted
 from tests.support.api import Client, Said, services, serving
 
 TRUSTED = Trusted((ipaddress.ip_network("127.0.0.0/8"),))
@@ -26,7 +26,7 @@ INSIDE = (ipaddress.ip_network("192.0.2.0/24"),)
 GUARDED = [operation for operation in OPERATIONS if operation.access is not Access.OPEN]
 
 
-def at(operation: Operation) -> str:
+def at(operation: ApiOperation) -> str:
     """An address of the operation."""
     return re.sub(r"\{\w+\}", "x", operation.path)
 
@@ -51,10 +51,10 @@ def firewall(mode: Mode) -> Firewall:
 
 def spent(name: str) -> Rates:
     """A limit of one request in a time that does not pass."""
-    return Rates(Policy(name, 1, 1))
+    return Rates(RatePolicy(name, 1, 1))
 
 
-async def ask(client: Client, operation: Operation, host: str, as_: str) -> Said:
+async def ask(client: Client, operation: ApiOperation, host: str, as_: str) -> Said:
     return await client(operation.method, at(operation), as_, headers={"X-Forwarded-For": host})
 
 

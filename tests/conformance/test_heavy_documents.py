@@ -12,8 +12,8 @@ from functools import cache
 import pytest
 
 from proxy.errors import VaultError
-from proxy.model.jsonpath import parse
-from proxy.redactor.selectors import Selection
+from proxy.model.jsonpath import parse_jsonpath
+from proxy.redactor.select import Selection
 
 SIZE = 1 << 18
 FACTOR = 50  #: the dearest of them takes ten times as much; work that grows with the square takes thousands
@@ -58,12 +58,14 @@ DOCUMENTS = {
     "an unclosed nest": b"[" * SIZE,
 }
 SELECTIONS = {
-    "$..email": Selection(None, (), [parse("$..email")]),
-    "$..person": Selection(parse("$..person"), [parse("$.name"), parse("$.email")]),
-    "$..*": Selection(parse("$..*"), [parse("$.email")]),
-    "$.*": Selection(parse("$.*"), [parse("$.email")]),
-    "$[*]": Selection(parse("$[*]"), [parse("$.email"), parse("$.name"), parse("$.tags[*]")]),
-    "$": Selection((), [parse("$.email")]),
+    "$..email": Selection(None, (), [parse_jsonpath("$..email")]),
+    "$..person": Selection(parse_jsonpath("$..person"), [parse_jsonpath("$.name"), parse_jsonpath("$.email")]),
+    "$..*": Selection(parse_jsonpath("$..*"), [parse_jsonpath("$.email")]),
+    "$.*": Selection(parse_jsonpath("$.*"), [parse_jsonpath("$.email")]),
+    "$[*]": Selection(
+        parse_jsonpath("$[*]"), [parse_jsonpath("$.email"), parse_jsonpath("$.name"), parse_jsonpath("$.tags[*]")]
+    ),
+    "$": Selection((), [parse_jsonpath("$.email")]),
 }
 
 

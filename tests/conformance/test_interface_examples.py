@@ -10,12 +10,12 @@ import pytest
 from aiohttp import FormData
 from jsonschema import Draft202012Validator
 
-from proxy.web.api.document.assemble import assemble
-from proxy.web.api.document.described import DESCRIBED
-from proxy.web.api.document.parts import Description, Example
-from proxy.web.api.document.world import CONTACT, FILE, KEPT, RECORDS
-from proxy.web.api.operation import Operation
-from proxy.web.api.operations import OPERATIONS
+from proxy.api.context import ApiOperation
+from proxy.api.openapi.assemble import assemble
+from proxy.api.openapi.described import DESCRIBED
+from proxy.api.openapi.parts import Description, Example
+from proxy.api.openapi.world import CONTACT, FILE, KEPT, RECORDS
+from proxy.api.operations import OPERATIONS
 from tests.support.world import ENGINES, World, world
 
 CASES = [
@@ -51,7 +51,7 @@ def alike(value: Any) -> Any:
     return [alike(item) for item in value] if isinstance(value, list) else value
 
 
-async def furnished(here: World, operation: Operation, example: Example) -> dict[str, str]:
+async def furnished(here: World, operation: ApiOperation, example: Example) -> dict[str, str]:
     """Make what the examples find; the texts that stand for what differs each time."""
     await here.declare("contact", CONTACT)
     for record in RECORDS:
@@ -102,7 +102,7 @@ def request(described: Description, example: Example, texts: dict[str, str]) -> 
 SECRETS = [value.encode() for record in RECORDS for value in record.values() if isinstance(value, str)]
 
 
-def audited(here: World, operation: Operation, example: Example) -> None:
+def audited(here: World, operation: ApiOperation, example: Example) -> None:
     """Every operation of the table leaves its line, whether its handler knows of that or not; and none holds a value."""
     lines = [line for line in here.audit.lines if line.get("operation") == operation.name]
     assert (lines == []) is operation.quiet
@@ -115,7 +115,7 @@ def audited(here: World, operation: Operation, example: Example) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("operation", "example"), CASES)
-async def test_every_example_answers_as_documented(operation: Operation, example: Example, engine, tmp_path):
+async def test_every_example_answers_as_documented(operation: ApiOperation, example: Example, engine, tmp_path):
     described = DESCRIBED[operation.name]
     async with world(tmp_path, engine) as here:
         texts = await furnished(here, operation, example)

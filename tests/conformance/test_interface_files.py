@@ -9,8 +9,8 @@ import aiohttp
 import pytest
 from yarl import URL
 
+from proxy.api.openapi.world import CONTACT
 from proxy.objectstore.base import SHARDS
-from proxy.web.api.document.world import CONTACT
 from tests.support.api import Said
 from tests.support.world import ENGINES, World, world
 

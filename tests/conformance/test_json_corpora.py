@@ -10,20 +10,20 @@ from functools import partial
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.model.path import Path, Step
-from proxy.model.value import Value
-from proxy.redactor.codecs import form
-from proxy.redactor.codecs import json as codec
-from proxy.redactor.paths import is_text
-from proxy.redactor.selectors import Found, Selection
-from proxy.redactor.splice import splice
-from proxy.redactor.walker import walk
+from proxy.model.schema import Path, PathStep, Value
+from proxy.redactor import form
+from proxy.redactor.json import tree as codec
+from proxy.redactor.json.tree import TreeSelection
+from proxy.redactor.json.walk import walk
+from proxy.redactor.path import is_text
+from proxy.redactor.restore import splice
+from proxy.redactor.select import Selection
 from tests.support.tree import ROOT
 
 _OWN = json.loads((ROOT / "tests/vectors/json_texts.json").read_text("utf-8"))
 _PUBLIC = ROOT.parent / "shared/data/public"
 
-DEEP, EACH = Step.DEEP, Step.EACH
+DEEP, EACH = PathStep.DEEP, PathStep.EACH
 SELECTIONS: list[tuple[Path | None, list[Path], list[Path]]] = [
     (None, [], []),
     ((), [("a",), ("",)], []),
@@ -34,7 +34,7 @@ SELECTIONS: list[tuple[Path | None, list[Path], list[Path]]] = [
 ]
 
 
-def outcome(find: Callable[[], Found]) -> Found | Code:
+def outcome(find: Callable[[], TreeSelection]) -> TreeSelection | Code:
     try:
         return find()
     except VaultError as fault:
@@ -56,7 +56,8 @@ def looked_at(body: bytes) -> set[Code]:
         for start, end in spans:
             json.loads(body[start:end])
         edits = [
-            (start, end, codec.write(codec.read(body[start:end]) or Value("null", json=True))) for start, end in spans
+            (start, end, codec.write_json_value(codec.read_json_value(body[start:end]) or Value("null", json=True)))
+            for start, end in spans
         ]
         assert json.loads(splice(body, edits)) == json.loads(body)
         assert splice(body, [(start, end, body[start:end]) for start, end in spans]) == body
@@ -120,14 +121,14 @@ def strings_hold(strings: Iterable[str]) -> int:
             body = json.dumps({"x": [text], text: text}, ensure_ascii=ascii_only).encode()
             if text != "x":
                 leaf = Selection((), [(text,), ("x", 0)]).find(body).objects[0].leaves[1]
-                assert codec.read(body[leaf.start : leaf.end]) == Value(text)
-                changed = splice(body, [(leaf.start, leaf.end, codec.write(Value("token")))])
+                assert codec.read_json_value(body[leaf.start : leaf.end]) == Value(text)
+                changed = splice(body, [(leaf.start, leaf.end, codec.write_json_value(Value("token")))])
                 assert json.loads(changed) == {"x": [text], text: "token"}
-        assert json.loads(codec.write(Value(text))) == text
-        raw = form.write(text)
-        assert form.read(raw) == text
-        (member,) = form.members(b"v=" + raw, 5, ("v",))
-        assert form.read((b"v=" + raw)[member.start : member.end]) == text
+        assert json.loads(codec.write_json_value(Value(text))) == text
+        raw = form.write_form_value(text)
+        assert form.read_form_value(raw) == text
+        (member,) = form.form_members(b"v=" + raw, 5, ("v",))
+        assert form.read_form_value((b"v=" + raw)[member.start : member.end]) == text
     return count
 
 

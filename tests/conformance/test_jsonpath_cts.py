@@ -6,8 +6,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from proxy.model.jsonpath import parse
-from proxy.redactor.walker import locate
+from proxy.model.jsonpath import parse_jsonpath
+from proxy.redactor.json.walk import locate
 from tests.support.tree import ROOT
 
 _OWN = ROOT / "tests/vectors/jsonpath.json"
@@ -33,7 +33,7 @@ def at(document: Any, normalized: str) -> Any:
 def outcome(case: dict[str, Any]) -> str:
     """Refused, or selected as the suite says; anything else fails."""
     try:
-        path = parse(case["selector"])
+        path = parse_jsonpath(case["selector"])
     except ValueError:
         return "invalid" if case.get("invalid_selector") else "refused"
     assert not case.get("invalid_selector"), f"{case['name']}: accepted"

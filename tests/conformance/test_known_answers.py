@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from proxy.audit.chain import Link
-from proxy.audit.chain import read as read_line
+from proxy.audit.chain import parse_line as read_line
 from proxy.audit.chain import sealed as sealed_lines
-from proxy.audit.marks import marks
+from proxy.audit.open_log import marks
+from proxy.crypto.key_sources import open_source
 from proxy.crypto.keyset import Keyset
-from proxy.crypto.master import MasterKey
-from proxy.crypto.sources import open_source
+from proxy.crypto.master_key import MasterKey
 from proxy.crypto.stream import SEALED_CHUNK
-from proxy.model.value import Value
+from proxy.model.schema import Value
 from proxy.tokenization import PERSISTENT, SHAPES, make_shape
-from proxy.tokenization.normal import KINDS, normalize
+from proxy.tokenization.normalize import FIELD_KINDS, normalize
 from proxy.tokenization.strategy import strategy
 from tests.support.tree import ROOT
 
@@ -157,4 +157,4 @@ def test_there_are_answers_of_every_kind_and_shape_with_keys():
         name for name in SHAPES if "same" in SHAPES[name].options
     }
     assert {answer["strategy"] for answer in ANSWERS if answer["what"] == "rehashed"} >= PERSISTENT.keys()
-    assert {answer["kind"] for answer in ANSWERS if answer["what"] == "normal"} == KINDS.keys()
+    assert {answer["kind"] for answer in ANSWERS if answer["what"] == "normal"} == FIELD_KINDS.keys()

@@ -12,8 +12,8 @@ from authlib.integrations.httpx_client import AsyncOAuth2Client
 from authlib.oauth2.rfc8414 import AuthorizationServerMetadata
 from joserfc import jwk, jwt
 
-from proxy.auth.clients import Made
-from proxy.web.api.access import bearer
+from proxy.api.access import bearer
+from proxy.auth.clients import NewClient
 from tests.support.api import services, serving
 from tests.support.auth import HERE, Office, office
 from tests.support.patience import PATIENCE
@@ -25,7 +25,7 @@ class Scene:
 
     office: Office
     address: str
-    made: Made
+    made: NewClient
 
     @property
     def token_url(self) -> str:

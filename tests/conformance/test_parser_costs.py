@@ -17,40 +17,50 @@ from typing import Any, Final
 import pytest
 
 import proxy
-from proxy.audit import chain, syslog
-from proxy.auth import acl, audiences, credentials
-from proxy.auth.errors import OAuthError
-from proxy.cli import formats
-from proxy.config.table import SETTINGS
-from proxy.crypto.foreign import ForeignKeys
-from proxy.crypto.sealedtext import SealedTexts
-from proxy.crypto.signing import signed_by
+from proxy.api import attachments, request
+from proxy.audit import chain, sinks
+from proxy.auth import audiences, credentials, external_acl
+from proxy.auth.credentials import OAuthError
+from proxy.cli import record_files
+from proxy.config.schema import SETTINGS
+from proxy.crypto.jws import ForeignKeys, signed_by
+from proxy.crypto.keyset import SealedTexts
 from proxy.errors import VaultError
-from proxy.functions import frames
-from proxy.model import conditions, conversion, definition, dialect, filename, filters, jsonpath, policy, popdialect
+from proxy.functions import runner
+from proxy.gateway import headers
+from proxy.model import (
+    filter_language,
+    filter_reader,
+    jsonpath,
+    legacy_dialect,
+    policy,
+    pop_dialect,
+    record,
+    schema_change,
+    schema_document,
+)
 from proxy.model import values as model_values
-from proxy.model.builtin import records_schema
-from proxy.model.faults import Faults
-from proxy.model.limits import DEFAULTS
-from proxy.model.path import Step
-from proxy.model.reading import read_draft
+from proxy.model.record import DEFAULTS
+from proxy.model.record_reader import read_draft
+from proxy.model.schema import PathStep, Value, records_schema
 from proxy.model.template import read_template
-from proxy.model.value import Value
-from proxy.redactor import globs, html, idents, nesting, override, paths, redact, restore, template, words
-from proxy.redactor.codecs import coding, form, media
-from proxy.redactor.codecs import json as json_codec
-from proxy.redactor.load import phrases, references
+from proxy.model.values import ValueFaults
+from proxy.net import client_address, entity_tags, fields, framing, hop_headers, http1, proxy_protocol
+from proxy.net import http1 as answer_head
+from proxy.redactor import content_coding, form, message, method_override, path, path_template, redact, restore
+from proxy.redactor import form as globs
+from proxy.redactor import restore as html
+from proxy.redactor import restore as words
+from proxy.redactor.json import nesting
+from proxy.redactor.json import tree as json_codec
+from proxy.redactor.load import parsers, yaml_tree
 from proxy.redactor.message import Request
-from proxy.redactor.selectors import Selection
-from proxy.tokenization import DEFAULT_SHAPE, KINDS, dateformat, mask, normal, strategy, uuid
-from proxy.vault import attached, grams
-from proxy.vault.rehash_rules import read_dtk, read_rules
-from proxy.web import fields, forwarding, peers, proxyprotocol, request_head, rewriting, validators
-from proxy.web.api import bodies, ranges, uploadname
-from proxy.web.upstream import chunks
-from proxy.web.upstream import head as answer_head
+from proxy.redactor.select import Selection
+from proxy.tokenization import DEFAULT_SHAPE, FIELD_KINDS, mask, normalize, strategy, uuid
+from proxy.vault.maintenance.rehash_rules import read_dtk, read_rules
+from proxy.vault.records import attachment_metadata, ngrams
 from tests.support.shapes import SAMPLES, bound
-from tests.unit.model.test_conditions import SCHEMA
+from tests.unit.model.test_filter_language import SCHEMA
 
 #: Characters of a text, and seconds of processor time that a parser may take for one.
 SIZE: Final = 1024
@@ -61,10 +71,10 @@ REFUSALS: Final = (
     VaultError,
     ValueError,
     OAuthError,
-    request_head.BadRequestError,
+    http1.BadRequestError,
     answer_head.BadAnswerError,
-    proxyprotocol.BadPreambleError,
-    frames.BrokenFrameError,
+    proxy_protocol.BadPreambleError,
+    runner.BrokenFrameError,
 )
 
 #: What texts are made of: one of these, again and again.
@@ -115,10 +125,10 @@ def _bytes(text: str) -> bytes:
 
 
 def _filter(field: str, inner: Callable[[str], Any]) -> Callable[[str], object]:
-    return lambda text: filters.read_find(SCHEMA, {"filter": {field: inner(text)}}, DEFAULTS)
+    return lambda text: filter_reader.read_find(SCHEMA, {"filter": {field: inner(text)}}, DEFAULTS)
 
 
-def _restored(kind: restore.Surroundings) -> Callable[[str], object]:
+def _restored(kind: restore.EscapingKinds) -> Callable[[str], object]:
     samples = {sample.shape: sample for sample in SAMPLES if sample.shape in DEFAULT_SHAPE.values()}.values()
     patterns = [bound(sample.shape, sample.kind, **sample.options).pattern for sample in samples]
     return lambda text: restore.candidates(kind, _bytes(text), patterns, {})
@@ -137,41 +147,41 @@ def _minted(sample: Any) -> Callable[[str], object]:
 
 
 def _normal(kind: str) -> Callable[[str], object]:
-    return lambda text: normal.normalize(kind, text, "se")
+    return lambda text: normalize.normalize(kind, text, "se")
 
 
 def _selected(text: str) -> None:
-    for objects, leaves in (((), [("name",), ("a", Step.EACH)]), (None, [(Step.DEEP, "a")])):
+    for objects, leaves in (((), [("name",), ("a", PathStep.EACH)]), (None, [(PathStep.DEEP, "a")])):
         Selection(objects, leaves).find(_bytes(text))
 
 
 def _chunked(text: str) -> None:
-    chunks.ChunkReader(4096).feed(_bytes(text))
+    framing.ChunkReader(4096).feed(_bytes(text))
 
 
 def _answer(text: str) -> object:
     data = b"HTTP/1.1 200 OK\r\n" + _bytes(text)
     answer_head.begun(_bytes(text))
-    return answer_head.parse_head(data, len(data))
+    return answer_head.parse_response_head(data, len(data))
 
 
 def _head(text: str) -> object:
     data = b"GET / HTTP/1.1\r\nHost: a\r\n" + _bytes(text)
-    return request_head.parse_head(data, len(data), request_head.Heads())
+    return http1.parse_request_head(data, len(data), http1.Heads())
 
 
 def _target(text: str) -> object:
     data = b"GET /" + _bytes(text) + b" HTTP/1.1\r\nHost: a"
-    return request_head.parse_head(data, len(data), request_head.Heads())
+    return http1.parse_request_head(data, len(data), http1.Heads())
 
 
 def _routed(text: str) -> None:
-    for reading in paths.readings(b"/" + _bytes(text)):
-        list(paths.looser(reading))
+    for reading in path.readings(b"/" + _bytes(text)):
+        list(path.looser(reading))
 
 
 def _kind(prefix: str) -> Callable[[str], object]:
-    return lambda text: media.classify(((b"Content-Type", _bytes(prefix + text)),), b"x")
+    return lambda text: message.classify(((b"Content-Type", _bytes(prefix + text)),), b"x")
 
 
 def _template_of_a_policy(text: str) -> object:
@@ -186,7 +196,7 @@ def _bound_template(text: str) -> object:
 
 
 def _rehash(text: str) -> object:
-    return read_rules({"name": {"strategy": "template", "strategyOptions": {"template": text}}}, Faults(9))
+    return read_rules({"name": {"strategy": "template", "strategyOptions": {"template": text}}}, ValueFaults(9))
 
 
 def _words(text: str) -> object:
@@ -194,19 +204,19 @@ def _words(text: str) -> object:
 
 
 def _table(text: str) -> object:
-    return list(formats.read_table(io.StringIO(text), {"a": "json"}))
+    return list(record_files.read_table(io.StringIO(text), {"a": "json"}))
 
 
 def _segment(text: str) -> None:
-    found = template.parse_template("/" + text)
-    template.overlaps(found, template.parse_template("/" + text[::-1]))
+    found = path_template.parse_template("/" + text)
+    path_template.overlaps(found, path_template.parse_template("/" + text[::-1]))
     for segment in found.segments:
         segment.regex().fullmatch(_bytes(text))
 
 
 def _glob(text: str) -> None:
-    globs.overlap(text, text[::-1])
-    globs.overlap("*" + text, text + "*")
+    globs.patterns_overlap(text, text[::-1])
+    globs.patterns_overlap("*" + text, text + "*")
     globs.compiled.__wrapped__("*a*]*[*e*x").fullmatch(text)
     globs.compiled.__wrapped__(text).fullmatch("a" * SIZE + "!")
 
@@ -220,7 +230,7 @@ def _query(text: str) -> None:
 def _overridden(text: str) -> None:
     for types in ([], ["application/json"], ["application/x-www-form-urlencoded"], ["multipart/form-data"], [text]):
         try:
-            override.named(types, _bytes(text), 200)
+            method_override.override_method(types, _bytes(text), 200)
         except VaultError:
             continue
 
@@ -235,8 +245,8 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "tokenization.template": _bound_template,
     "tokenization.strategy:strategy": lambda text: strategy.strategy(text, {"kind": text}),
     "vault.rehash_rules:read_rules": _rehash,
-    "vault.rehash_rules:read_dtk": lambda text: read_dtk(text, Faults(9)),
-    "model.filters:read_find": lambda text: filters.read_find(
+    "vault.rehash_rules:read_dtk": lambda text: read_dtk(text, ValueFaults(9)),
+    "model.filters:read_find": lambda text: filter_reader.read_find(
         SCHEMA, {"filter": {text: text}, "options": {"sort": [{text: text}]}}, DEFAULTS
     ),
     "model.filters:read_find like": _filter("name", lambda text: {"$like": text}),
@@ -244,30 +254,30 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "model.filters:read_find path": _filter("data", lambda text: {"$" + text: 1}),
     "model.filters:read_find instant": _filter("at", lambda text: [text]),
     "model.filters:read_find number": _filter("sum", lambda text: {"$gt": text}),
-    "model.filters:read_filter": lambda text: filters.read_filter(SCHEMA, {"search_keys": text}, DEFAULTS),
-    "model.filters:read_aggregate": lambda text: filters.read_aggregate(
+    "model.filters:read_filter": lambda text: filter_reader.read_filter(SCHEMA, {"search_keys": text}, DEFAULTS),
+    "model.filters:read_aggregate": lambda text: filter_reader.read_aggregate(
         SCHEMA, {"metrics": {text: {"func": text, "key": text}}, "group_by": {"keys": [text]}}, DEFAULTS
     ),
-    "model.conditions:steps_of": lambda text: conditions.steps_of("$" + text),
+    "model.conditions:steps_of": lambda text: filter_language.steps_of("$" + text),
     "model.reading:read_draft": lambda text: read_draft(
         SCHEMA,
         {"id": text, "name": text, "at": text, "born": text, "hour": text, "data": text, text: text},
         partial=False,
         limits=DEFAULTS,
     ),
-    "model.dialect:read_record": lambda text: dialect.read_record(
+    "model.dialect:read_record": lambda text: legacy_dialect.parse_legacy_record(
         records_schema(),
         {"record_key": text, "key1": text, "range_key1": text, text: 1},
         partial=False,
         limits=DEFAULTS,
     ),
-    "model.dialect:read_record_filter": lambda text: dialect.read_record_filter(
+    "model.dialect:read_record_filter": lambda text: legacy_dialect.read_record_filter(
         records_schema(), {"key1": {"$like": text}, text: text}, DEFAULTS
     ),
-    "model.popdialect:read_pop_find": lambda text: popdialect.read_pop_find(
+    "model.popdialect:read_pop_find": lambda text: pop_dialect.read_pop_find(
         SCHEMA, {"filter": {"city": {"$not": text}, text: text}}, DEFAULTS
     ),
-    "model.definition:read_definition": lambda text: definition.read_definition(
+    "model.definition:read_definition": lambda text: schema_document.read_definition(
         text, {"fields": [{"name": text, "type": text}]}
     ),
     "model.values:day": model_values.day,
@@ -275,28 +285,30 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "model.values:moment": model_values.moment,
     "model.values:instant": model_values.instant,
     "model.conversion": lambda text: [
-        convert(text) for convert in (conversion._integer, conversion._decimal, conversion._boolean)
+        convert(text) for convert in (schema_change._integer, schema_change._decimal, schema_change._boolean)
     ],
-    "model.filename:fault_of_filename": filename.fault_of_filename,
-    "model.filename:fault_of_mime_type": lambda text: filename.fault_of_mime_type("a/a" + text),
-    "model.filename:same_name": filename.same_name,
-    "web.api.bodies:parse": lambda text: bodies.parse(_bytes(text)),
-    "web.api.bodies:parse string": lambda text: bodies.parse(_bytes('{"a": "' + text + '", "b": ' + text + "}")),
-    "web.api.bodies:_check_charset": bodies._check_charset,
-    "web.api.ranges:asked": lambda text: ranges.asked({"Range": "bytes=" + text, "If-Range": text}, 9, '"a"'),
-    "web.api.ranges:asked whole": lambda text: ranges.asked({"Range": text}, 9, '"a"'),
-    "web.api.uploadname:of_header": lambda text: uploadname.of_header([text]),
-    "web.api.uploadname:of_part": lambda text: uploadname.of_part("form-data" + text),
+    "model.filename:fault_of_filename": record.fault_of_filename,
+    "model.filename:fault_of_mime_type": lambda text: record.fault_of_mime_type("a/a" + text),
+    "model.filename:same_name": record.same_name,
+    "web.api.bodies:parse": lambda text: request.parse_json(_bytes(text)),
+    "web.api.bodies:parse string": lambda text: request.parse_json(_bytes('{"a": "' + text + '", "b": ' + text + "}")),
+    "web.api.bodies:_check_charset": request._check_charset,
+    "web.api.ranges:asked": lambda text: attachments.requested_range(
+        {"Range": "bytes=" + text, "If-Range": text}, 9, '"a"'
+    ),
+    "web.api.ranges:asked whole": lambda text: attachments.requested_range({"Range": text}, 9, '"a"'),
+    "web.api.uploadname:of_header": lambda text: attachments.of_header([text]),
+    "web.api.uploadname:of_part": lambda text: attachments.of_part("form-data" + text),
     "crypto.sealedtext:open": lambda text: SealedTexts(bytes(32)).open(text, b""),
-    "vault.attached:id_of": attached.id_of,
-    "vault.grams:folded": grams.folded,
-    "vault.grams:grams": lambda text: grams.grams(grams.folded(text)),
+    "vault.attached:id_of": attachment_metadata.id_of,
+    "vault.grams:folded": ngrams.folded,
+    "vault.grams:grams": lambda text: ngrams.grams(ngrams.folded(text)),
     # what callers of the token service and issuers write
     "auth.credentials:read_form": lambda text: credentials.read_form(_bytes(text)),
     "auth.credentials:credentials": lambda text: credentials.credentials("Basic " + text, {}),
     "auth.credentials:credentials other": lambda text: credentials.credentials(text, {}),
-    "auth.acl:client_auth": lambda text: acl.client_auth(["Bearer " + text]),
-    "auth.acl:answer": lambda text: acl.answer(_bytes(text), "id"),
+    "auth.acl:client_auth": lambda text: external_acl.client_auth(["Bearer " + text]),
+    "auth.acl:answer": lambda text: external_acl.parse_answer(_bytes(text), "id"),
     "auth.audiences:origin": lambda text: audiences.origin("https://" + text),
     "auth.audiences:ours": lambda text: audiences.Audiences(["https://a"]).ours(text),
     "crypto.signing:signed_by": lambda text: signed_by(text, {}, "at+jwt"),
@@ -309,71 +321,71 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "web.upstream.head:begun": lambda text: answer_head.begun(b"HTTP/1.1 200 " + _bytes(text)),
     "web.upstream.head:parse_fields": lambda text: answer_head.parse_fields(_bytes(text)),
     "web.upstream.chunks": _chunked,
-    "web.proxyprotocol:parse": lambda text: proxyprotocol.parse(b"PROXY TCP4 " + _bytes(text)),
-    "web.proxyprotocol:parse binary": lambda text: proxyprotocol.parse(
+    "web.proxyprotocol:parse": lambda text: proxy_protocol.parse_preamble(b"PROXY TCP4 " + _bytes(text)),
+    "web.proxyprotocol:parse binary": lambda text: proxy_protocol.parse_preamble(
         b"\r\n\r\n\0\r\nQUIT\n\x21\x21\x03\xf0" + _bytes(text)
     ),
-    "web.peers:caller_of": lambda text: peers.caller_of(
-        "10.0.0.1", [text], peers.Trusted([ipaddress.ip_network("0.0.0.0/1")])
+    "web.peers:caller_of": lambda text: client_address.caller_of(
+        "10.0.0.1", [text], client_address.Trusted([ipaddress.ip_network("0.0.0.0/1")])
     ),
-    "web.forwarding:authority": lambda text: forwarding.authority(b"/", text),
-    "web.forwarding:authority absolute": lambda text: forwarding.authority(b"http://" + _bytes(text), None),
-    "web.fields:named": lambda text: fields.named([_bytes(text)]),
-    "web.validators:shown": lambda text: validators.shown(_bytes(text), b"", None, bytes),
-    "web.validators:own": lambda text: validators.own(_bytes(text) + validators.MARK),
-    "web.validators:lists": lambda text: validators.lists(_bytes(text), b'"a"'),
-    "web.rewriting:readable": lambda text: rewriting.readable(_bytes(text)),
-    "web.rewriting:private": lambda text: rewriting.private(_bytes(text)),
-    "web.rewriting:codings_readable": lambda text: rewriting.codings_readable(_bytes(text)),
-    "redactor.paths:split_target": lambda text: paths.split_target(_bytes(text)),
+    "web.forwarding:authority": lambda text: hop_headers.authority(b"/", text),
+    "web.forwarding:authority absolute": lambda text: hop_headers.authority(b"http://" + _bytes(text), None),
+    "web.fields:named": lambda text: fields.connection_options([_bytes(text)]),
+    "web.validators:shown": lambda text: entity_tags.shown(_bytes(text), b"", None, bytes),
+    "web.validators:own": lambda text: entity_tags.own_tag(_bytes(text) + entity_tags.MARK),
+    "web.validators:lists": lambda text: entity_tags.lists(_bytes(text), b'"a"'),
+    "web.rewriting:readable": lambda text: headers.readable(_bytes(text)),
+    "web.rewriting:private": lambda text: headers.private(_bytes(text)),
+    "web.rewriting:codings_readable": lambda text: headers.codings_readable(_bytes(text)),
+    "redactor.paths:split_target": lambda text: path.split_target(_bytes(text)),
     "redactor.paths:readings": _routed,
     "redactor.redact:query_values": _query,
     "redactor.override:named": _overridden,
-    "redactor.codecs.form:members": lambda text: form.members(_bytes(text), 2000, ("name", "a[b]", "tag_*")),
-    "redactor.codecs.form:read": lambda text: form.read(_bytes(text)),
+    "redactor.codecs.form:members": lambda text: form.form_members(_bytes(text), 2000, ("name", "a[b]", "tag_*")),
+    "redactor.codecs.form:read": lambda text: form.read_form_value(_bytes(text)),
     "redactor.codecs.form:read_value": lambda text: form.read_value(_bytes(text)),
     "redactor.codecs.form:loosely": form.loosely,
-    "redactor.codecs.json:read": lambda text: json_codec.read(_bytes('"' + text + '"')),
-    "redactor.codecs.json:read bare": lambda text: json_codec.read(_bytes(text)),
+    "redactor.codecs.json:read": lambda text: json_codec.read_json_value(_bytes('"' + text + '"')),
+    "redactor.codecs.json:read bare": lambda text: json_codec.read_json_value(_bytes(text)),
     "redactor.codecs.json:reader": lambda text: json_codec.reader(_bytes(text))(_bytes(text)),
     "redactor.codecs.media:classify": _kind(""),
     "redactor.codecs.media:classify parameters": _kind("application/json;"),
-    "redactor.codecs.coding:acceptable": lambda text: coding.acceptable(_bytes(text), ["br", "gzip"]),
-    "redactor.codecs.coding:inflate": lambda text: coding.inflate(_bytes(text), _bytes(text), 10**6),
+    "redactor.codecs.coding:acceptable": lambda text: content_coding.acceptable(_bytes(text), ["br", "gzip"]),
+    "redactor.codecs.coding:inflate": lambda text: content_coding.inflate(_bytes(text), _bytes(text), 10**6),
     "redactor.selectors": _selected,
-    "redactor.nesting:fits": lambda text: nesting.fits(_bytes(text), 64),
+    "redactor.nesting:fits": lambda text: nesting.depth_fits(_bytes(text), 64),
     "redactor.html:acting": lambda text: list(html.acting(_bytes(text))),
-    "redactor.idents:plain": idents.plain,
+    "redactor.idents:plain": message.canonical_uuid,
     "redactor.words": _words,
-    "redactor.restore:json": _restored(restore.Surroundings.JSON),
-    "redactor.restore:form": _restored(restore.Surroundings.FORM),
-    "redactor.restore:html": _restored(restore.Surroundings.HTML),
-    "redactor.restore:plain": _restored(restore.Surroundings.PLAIN),
+    "redactor.restore:json": _restored(restore.EscapingKinds.JSON),
+    "redactor.restore:form": _restored(restore.EscapingKinds.FORM),
+    "redactor.restore:html": _restored(restore.EscapingKinds.HTML),
+    "redactor.restore:plain": _restored(restore.EscapingKinds.PLAIN),
     # values that are tokenized
     **{f"tokenization.{index}.{sample.shape}": _minted(sample) for index, sample in enumerate(SAMPLES)},
-    **{f"tokenization.normal:{kind}": _normal(kind) for kind in KINDS},
-    "tokenization.dateformat:read_date": dateformat.read_date,
+    **{f"tokenization.normal:{kind}": _normal(kind) for kind in FIELD_KINDS},
+    "tokenization.dateformat:read_date": normalize.read_date,
     "tokenization.uuid:read_uuid": uuid.read_uuid,
     "tokenization.mask:mask_text": lambda text: mask.mask_text(text, mask.Visible(1, 1), "*"),
     # what operators write
     **{f"config.table:{name}": setting.read for name, setting in SETTINGS.items()},
     "redactor.globs:compiled": _glob,
     "redactor.template:parse_template": _segment,
-    "model.jsonpath:parse": lambda text: jsonpath.parse("$" + text),
-    "redactor.load.phrases:parse_match": phrases.parse_match,
-    "redactor.load.phrases:parse_match path": lambda text: phrases.parse_match("GET /" + text),
-    "redactor.load.phrases:parse_selector": phrases.parse_selector,
-    "redactor.load.phrases:parse_location": phrases.parse_location,
-    "redactor.load.phrases:parse_prefix": phrases.parse_prefix,
-    "redactor.load.phrases:parse_upstream": phrases.parse_upstream,
-    "redactor.load.phrases:parse_host": phrases.parse_host,
-    "redactor.load.phrases:parse_id": phrases.parse_id,
-    "redactor.load.references:resolve": lambda text: references.resolve(text, Path(), {}),
+    "model.jsonpath:parse": lambda text: jsonpath.parse_jsonpath("$" + text),
+    "redactor.load.phrases:parse_match": parsers.parse_match,
+    "redactor.load.phrases:parse_match path": lambda text: parsers.parse_match("GET /" + text),
+    "redactor.load.phrases:parse_selector": parsers.parse_selector,
+    "redactor.load.phrases:parse_location": parsers.parse_location,
+    "redactor.load.phrases:parse_prefix": parsers.parse_prefix,
+    "redactor.load.phrases:parse_upstream": parsers.parse_upstream,
+    "redactor.load.phrases:parse_host": parsers.parse_host,
+    "redactor.load.phrases:parse_id": parsers.parse_id,
+    "redactor.load.references:resolve": lambda text: yaml_tree.resolve_references(text, Path(), {}),
     # files
-    "audit.chain:read": lambda text: chain.read(_bytes(text)),
-    "audit.syslog:message": lambda text: syslog.message(b'{"n":1,"at":"' + _bytes(text), b""),
-    "functions.frames:decode": lambda text: frames.decode(_bytes(text)),
-    "cli.formats:read_lines": lambda text: list(formats.read_lines(io.StringIO(text), {})),
+    "audit.chain:read": lambda text: chain.parse_line(_bytes(text)),
+    "audit.syslog:message": lambda text: sinks.message(b'{"n":1,"at":"' + _bytes(text), b""),
+    "functions.frames:decode": lambda text: runner.decode_frame(_bytes(text)),
+    "cli.formats:read_lines": lambda text: list(record_files.read_lines(io.StringIO(text), {})),
     "cli.formats:read_table": _table,
 }
 

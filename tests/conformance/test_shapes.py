@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.model.value import Value
-from proxy.tokenization import DEFAULT_SHAPE, KINDS, PERSISTENT, SHAPES, SYNONYMS, make_shape
+from proxy.model.schema import Value
+from proxy.tokenization import DEFAULT_SHAPE, FIELD_KINDS, PERSISTENT, SHAPES, SYNONYMS, make_shape
 from proxy.tokenization.base import Resolution, Tokenizer
 from tests.support.shapes import KEYSET, SAMPLES, Sample, bound
 
@@ -43,7 +43,7 @@ def test_every_shape_has_a_sample_and_says_its_own_name(name):
 
 
 def test_every_kind_has_a_default_shape_that_takes_no_options():
-    assert DEFAULT_SHAPE.keys() == KINDS.keys()
+    assert DEFAULT_SHAPE.keys() == FIELD_KINDS.keys()
     for kind, name in DEFAULT_SHAPE.items():
         assert bound(name, kind).resolution is make_shape(name, {}).resolution
 

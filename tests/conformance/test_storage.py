@@ -9,23 +9,22 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.storage import ENGINES, open_store
-from proxy.storage.base import Store
+from proxy.storage.base import Hooks, Store
 from proxy.storage.changes import (
     Accept,
     Bind,
     Change,
     Conflict,
-    Doubt,
     Insert,
+    MarkInDoubt,
     Reindex,
     Release,
     Remove,
     Replace,
-    Stage,
+    StageRow,
     Unstage,
 )
-from proxy.storage.hooks import Hooks
-from proxy.storage.rows import Column, ColumnType, Layout, StagedKind, State
+from proxy.storage.rows import Column, ColumnType, RowState, StagedKind, TableLayout
 from tests.support.rows import COLUMNS, EMPTY, LAYOUT, TABLE, h, insert, live, row, staged
 
 #: How the tests open each engine; an engine without a line here fails the suite.
@@ -67,7 +66,7 @@ async def test_a_row_comes_back_as_it_was_written(store: Store) -> None:
     await store.commit(TABLE, [Insert(whole)])
     assert await store.rows(TABLE, [7]) == {7: whole}
     (found,) = (await store.rows(TABLE, [7])).values()
-    assert found.state is State.LIVE
+    assert found.state is RowState.LIVE
 
 
 async def test_the_largest_id_and_an_empty_body_are_kept(store: Store) -> None:
@@ -152,7 +151,7 @@ async def test_only_live_rows_are_found_by_key(store: Store) -> None:
 
 async def test_accept_keeps_a_pending_row_for_good_and_it_can_be_bound_later(store: Store) -> None:
     await store.commit(TABLE, [insert(1), insert(2), Accept(1, 2_000), Accept(9, 2_000)])
-    assert (await store.rows(TABLE, [1]))[1] == row(1)._replace(state=State.LIVE, updated_at=2_000)
+    assert (await store.rows(TABLE, [1]))[1] == row(1)._replace(state=RowState.LIVE, updated_at=2_000)
     assert [found.rid for found in (await store.unsettled(TABLE, 9_999, 10))[0]] == [2]
     await store.commit(TABLE, [Bind(1, h("key"), b"sealed", 3_000), Accept(1, 4_000)])
     assert (await store.by_keys(TABLE, [h("key")]))[h("key")].updated_at == 3_000
@@ -161,7 +160,7 @@ async def test_accept_keeps_a_pending_row_for_good_and_it_can_be_bound_later(sto
 async def test_bind_makes_a_pending_row_live(store: Store) -> None:
     await store.commit(TABLE, [insert(1)])
     await store.commit(TABLE, [Bind(1, h("key"), b"sealed", 2_000)])
-    bound = row(1)._replace(key=h("key"), key_sealed=b"sealed", state=State.LIVE, updated_at=2_000)
+    bound = row(1)._replace(key=h("key"), key_sealed=b"sealed", state=RowState.LIVE, updated_at=2_000)
     assert await store.rows(TABLE, [1]) == {1: bound}
 
 
@@ -191,7 +190,7 @@ async def test_release_then_bind_moves_a_key_to_a_newer_record(store: Store) -> 
     await store.commit(TABLE, [Insert(live(1, "a")), insert(2)])
     await store.commit(TABLE, [Release(h("a"), 2, 5_000), Bind(2, h("a"), b"sealed", 5_000)])
     assert (await store.by_keys(TABLE, [h("a")]))[h("a")].rid == 2
-    assert (await store.rows(TABLE, [1]))[1].state is State.PENDING
+    assert (await store.rows(TABLE, [1]))[1].state is RowState.PENDING
 
 
 # ---------------------------------------------------------------- versions
@@ -203,7 +202,7 @@ async def test_replace_overwrites_all_but_key_and_state(store: Store) -> None:
         version=2, created_at=11, updated_at=12, expires_at=13, salt=h("new")
     )
     await store.commit(TABLE, [Replace(newer, 1)])
-    expected = newer._replace(key=h("a"), key_sealed=b"sealed " + h("a"), state=State.LIVE)
+    expected = newer._replace(key=h("a"), key_sealed=b"sealed " + h("a"), state=RowState.LIVE)
     assert await store.rows(TABLE, [1]) == {1: expected}
 
 
@@ -231,7 +230,7 @@ async def test_of_many_replacements_of_one_version_one_wins(store: Store) -> Non
 async def test_staged_changes_wait_beside_the_row_oldest_first(store: Store) -> None:
     await store.commit(TABLE, [insert(1), insert(2), insert(3)])
     late, early = staged(20, 1), staged(10, 1, kind=StagedKind.DELETE)
-    await store.commit(TABLE, [Stage(late), Stage(early), Stage(staged(30, 2))])
+    await store.commit(TABLE, [StageRow(late), StageRow(early), StageRow(staged(30, 2))])
     assert await store.staged(TABLE, [1, 2, 3, 4]) == {1: (early, late), 2: (staged(30, 2),)}
     assert {rid: found.staged for rid, found in (await store.rows(TABLE, [1, 2, 3])).items()} == {1: 2, 2: 1, 3: 0}
 
@@ -242,9 +241,9 @@ async def test_what_an_insert_says_of_staged_changes_is_not_believed(store: Stor
 
 
 async def test_stage_conflicts_without_a_row_over_an_id_or_on_a_taken_hash(store: Store) -> None:
-    await store.commit(TABLE, [insert(1, unique=(h("t"),)), insert(2), Stage(staged(10, 2))])
-    taken = Stage(staged(12, 2), (), (h("n"), h("t")))
-    for change, hashes in ((Stage(staged(11, 9)), ()), (Stage(staged(10, 1)), ()), (taken, (h("t"),))):
+    await store.commit(TABLE, [insert(1, unique=(h("t"),)), insert(2), StageRow(staged(10, 2))])
+    taken = StageRow(staged(12, 2), (), (h("n"), h("t")))
+    for change, hashes in ((StageRow(staged(11, 9)), ()), (StageRow(staged(10, 1)), ()), (taken, (h("t"),))):
         caught = await refused(store, change)
         assert (caught.change, caught.hashes) == (change, hashes)
     assert await store.by_tokens(TABLE, [h("n")]) == {}
@@ -253,14 +252,16 @@ async def test_stage_conflicts_without_a_row_over_an_id_or_on_a_taken_hash(store
 
 async def test_stage_puts_its_hashes_into_the_index(store: Store) -> None:
     await store.commit(TABLE, [insert(1)])
-    await store.commit(TABLE, [Stage(staged(10, 1), (h("s"),), (h("u"),))])
+    await store.commit(TABLE, [StageRow(staged(10, 1), (h("s"),), (h("u"),))])
     assert await store.by_tokens(TABLE, [h("s"), h("u")]) == {h("s"): (1,), h("u"): (1,)}
 
 
 async def test_unstage_and_doubt_touch_one_change_and_ignore_absent_ones(store: Store) -> None:
-    await store.commit(TABLE, [insert(1), insert(2), Stage(staged(10, 1)), Stage(staged(11, 1))])
-    await store.commit(TABLE, [Doubt(1, 10, 7_000, True), Unstage(1, 11), Unstage(1, 99), Doubt(1, 99, 1, False)])
-    await store.commit(TABLE, [Unstage(2, 10), Doubt(2, 10, 1, False)])  # of another row: not this one's
+    await store.commit(TABLE, [insert(1), insert(2), StageRow(staged(10, 1)), StageRow(staged(11, 1))])
+    await store.commit(
+        TABLE, [MarkInDoubt(1, 10, 7_000, True), Unstage(1, 11), Unstage(1, 99), MarkInDoubt(1, 99, 1, False)]
+    )
+    await store.commit(TABLE, [Unstage(2, 10), MarkInDoubt(2, 10, 1, False)])  # of another row: not this one's
     assert await store.staged(TABLE, [1]) == {1: (staged(10, 1)._replace(doubt=7_000, answered=True),)}
     assert (await store.rows(TABLE, [1]))[1].staged == 1
 
@@ -287,7 +288,7 @@ async def test_a_unique_hash_must_be_new_whoever_holds_it(store: Store) -> None:
     for taken in (h("shared"), h("own")):
         caught = await refused(store, insert(2, unique=(h("new"), taken)))
         assert caught.hashes == (taken,)
-        assert (await refused(store, Stage(staged(5, 1), (), (taken,)))).hashes == (taken,)
+        assert (await refused(store, StageRow(staged(5, 1), (), (taken,)))).hashes == (taken,)
     assert await store.by_tokens(TABLE, [h("new")]) == {}
 
 
@@ -323,7 +324,7 @@ async def test_reindex_of_a_row_that_is_gone_leaves_nothing(store: Store) -> Non
 
 async def test_remove_takes_everything_beside_the_row_and_frees_its_hashes_and_key(store: Store) -> None:
     await store.commit(TABLE, [Insert(live(1, "k"), (h("s"),), (h("u"),)), insert(2, hashes=(h("s"),))])
-    await store.commit(TABLE, [Stage(staged(10, 1), (h("n"),)), Stage(staged(11, 2))])
+    await store.commit(TABLE, [StageRow(staged(10, 1), (h("n"),)), StageRow(staged(11, 2))])
     await store.commit(TABLE, [Remove(1), Remove(1), Remove(99)])
     assert (await store.rows(TABLE, [1, 2])).keys() == {2}
     assert await store.staged(TABLE, [1, 2]) == {2: (staged(11, 2),)}
@@ -336,15 +337,15 @@ async def test_remove_takes_everything_beside_the_row_and_frees_its_hashes_and_k
 
 
 async def test_a_commit_is_all_or_nothing(store: Store) -> None:
-    await store.commit(TABLE, [Insert(live(1, "a"), (h("s"),)), insert(2), Stage(staged(10, 2))])
+    await store.commit(TABLE, [Insert(live(1, "a"), (h("s"),)), insert(2), StageRow(staged(10, 2))])
     before = await whole(store)
     changes: list[Change] = [
         insert(3, hashes=(h("s"),), unique=(h("u"),)),
         Release(h("a"), 3, 9_000),
         Bind(3, h("a"), b"sealed", 9_000),
         Replace(row(2)._replace(version=2), 1),
-        Stage(staged(11, 3)),
-        Doubt(2, 10, 9_000, False),
+        StageRow(staged(11, 3)),
+        MarkInDoubt(2, 10, 9_000, False),
         Unstage(2, 10),
         Reindex(1, drop=(h("s"),)),
         Remove(1),
@@ -370,9 +371,9 @@ async def whole(store: Store) -> list[object]:
 
 async def test_changes_apply_in_their_order(store: Store) -> None:
     await store.commit(
-        TABLE, [insert(1, hashes=(h("a"),)), Remove(1), insert(1, unique=(h("a"),)), Stage(staged(5, 1))]
+        TABLE, [insert(1, hashes=(h("a"),)), Remove(1), insert(1, unique=(h("a"),)), StageRow(staged(5, 1))]
     )
-    await store.commit(TABLE, [Unstage(1, 5), Stage(staged(5, 1, at=2_000)), Remove(1), Insert(live(1, "k"))])
+    await store.commit(TABLE, [Unstage(1, 5), StageRow(staged(5, 1, at=2_000)), Remove(1), Insert(live(1, "k"))])
     await store.commit(TABLE, [Remove(1), Insert(live(2, "k")), Release(h("k"), 9, 3_000), Insert(live(3, "k"))])
     assert await store.rows(TABLE, [1, 2, 3]) == {2: row(2)._replace(updated_at=3_000), 3: live(3, "k")}
     assert await store.by_tokens(TABLE, [h("a")]) == {}
@@ -399,7 +400,7 @@ async def test_an_empty_commit_does_nothing(store: Store) -> None:
 
 async def test_a_failed_commit_does_not_touch_its_neighbours(store: Store) -> None:
     await store.commit(TABLE, [insert(1)])
-    commits = [store.commit(TABLE, [insert(rid), Stage(staged(rid, rid))]) for rid in range(1, 41)]
+    commits = [store.commit(TABLE, [insert(rid), StageRow(staged(rid, rid))]) for rid in range(1, 41)]
     results = await asyncio.gather(*commits, return_exceptions=True)
     assert isinstance(results[0], Conflict)
     assert set(results[1:]) == {None}
@@ -441,7 +442,7 @@ async def test_a_cancelled_commit_harms_nobody(store: Store) -> None:
 async def test_unsettled_is_oldest_first_before_the_instant_and_limited(store: Store) -> None:
     await store.commit(TABLE, [Insert(row(rid, at=at)) for rid, at in ((1, 300), (2, 100), (3, 200), (4, 100))])
     await store.commit(TABLE, [Insert(live(5, "k", at=50))])
-    await store.commit(TABLE, [Stage(staged(sid, 5, at=at)) for sid, at in ((1, 300), (2, 100), (3, 200), (4, 100))])
+    await store.commit(TABLE, [StageRow(staged(sid, 5, at=at)) for sid, at in ((1, 300), (2, 100), (3, 200), (4, 100))])
     rows, waiting = await store.unsettled(TABLE, 300, 10)
     assert [found.rid for found in rows] == [2, 4, 3]
     assert [found.sid for found in waiting] == [2, 4, 3]
@@ -466,7 +467,7 @@ async def test_expired_is_at_or_before_the_instant_earliest_first_and_limited(st
 
 async def test_count_follows_every_change(store: Store) -> None:
     assert await store.count(TABLE) == (0, 0, 0)
-    await store.commit(TABLE, [Insert(live(1, "k")), insert(2), insert(3), Stage(staged(1, 1))])
+    await store.commit(TABLE, [Insert(live(1, "k")), insert(2), insert(3), StageRow(staged(1, 1))])
     assert await store.count(TABLE) == (3, 2, 1)
     await store.commit(TABLE, [Release(h("k"), 2, 1), Bind(2, h("k"), b"", 1), Remove(3), Remove(3)])
     assert await store.count(TABLE) == (2, 1, 1)
@@ -482,11 +483,11 @@ async def test_ensure_is_idempotent_and_keeps_rows(store: Store) -> None:
 
 async def test_columns_come_and_go_online(store: Store) -> None:
     await store.commit(TABLE, [Insert(row(1, cells=(h("m"), "Umeå", 7, "1.5")))])
-    wider = Layout(TABLE, (Column("body", ColumnType.TEXT), *reversed(COLUMNS)))
+    wider = TableLayout(TABLE, (Column("body", ColumnType.TEXT), *reversed(COLUMNS)))
     await store.ensure(wider)
     assert (await store.rows(TABLE, [1]))[1].cells == (None, "1.5", 7, "Umeå", h("m"))
     await store.commit(TABLE, [Insert(row(2, cells=("text", None, 1, None, None)))])
-    narrow = Layout(TABLE, COLUMNS[2:3])
+    narrow = TableLayout(TABLE, COLUMNS[2:3])
     await store.ensure(narrow)
     assert {rid: found.cells for rid, found in (await store.rows(TABLE, [1, 2])).items()} == {1: (7,), 2: (1,)}
     await store.commit(TABLE, [Insert(row(3, cells=(9,)))])
@@ -496,7 +497,7 @@ async def test_columns_come_and_go_online(store: Store) -> None:
 
 async def test_replace_clears_columns_that_the_layout_no_longer_names(store: Store) -> None:
     await store.commit(TABLE, [Insert(row(1, cells=(h("m"), "Umeå", 7, "1.5")))])
-    await store.ensure(Layout(TABLE, COLUMNS[2:3]))
+    await store.ensure(TableLayout(TABLE, COLUMNS[2:3]))
     await store.commit(TABLE, [Replace(row(1, cells=(8,)), 1)])
     await store.ensure(LAYOUT)
     assert (await store.rows(TABLE, [1]))[1].cells == (None, None, 8, None)
@@ -504,13 +505,13 @@ async def test_replace_clears_columns_that_the_layout_no_longer_names(store: Sto
 
 async def test_a_column_cannot_change_its_type(store: Store) -> None:
     with pytest.raises(VaultError) as caught:
-        await store.ensure(Layout(TABLE, (Column("city", ColumnType.INTEGER),)))
+        await store.ensure(TableLayout(TABLE, (Column("city", ColumnType.INTEGER),)))
     assert caught.value.code is Code.BAD_STORE
     await store.commit(TABLE, [Insert(row(1, cells=EMPTY))])
 
 
 async def test_tables_are_apart(store: Store) -> None:
-    await store.ensure(Layout("other", ()))
+    await store.ensure(TableLayout("other", ()))
     await store.commit("other", [Insert(live(1, "k")._replace(cells=()), (), (h("u"),))])
     assert await store.rows(TABLE, [1]) == {}
     both = await asyncio.gather(
@@ -526,7 +527,7 @@ async def test_tables_are_apart(store: Store) -> None:
 
 @pytest.mark.parametrize("name", ["", "Upper", "1st", "a b", 'a"', "x" * 49, "a;drop", "å"])
 async def test_names_that_are_none_are_refused(store: Store, name: str) -> None:
-    for layout in (Layout(name, ()), Layout(TABLE, (Column(name, ColumnType.TEXT),))):
+    for layout in (TableLayout(name, ()), TableLayout(TABLE, (Column(name, ColumnType.TEXT),))):
         with pytest.raises(VaultError) as caught:
             await store.ensure(layout)
         assert caught.value.code is Code.INTERNAL
@@ -534,7 +535,7 @@ async def test_names_that_are_none_are_refused(store: Store, name: str) -> None:
 
 async def test_a_layout_that_names_a_column_twice_is_refused(store: Store) -> None:
     with pytest.raises(VaultError):
-        await store.ensure(Layout(TABLE, (COLUMNS[0], COLUMNS[0])))
+        await store.ensure(TableLayout(TABLE, (COLUMNS[0], COLUMNS[0])))
 
 
 async def test_every_verb_refuses_a_table_that_nobody_ensured(store: Store) -> None:

@@ -11,24 +11,24 @@ from proxy.storage import ENGINES, open_store
 from proxy.storage.base import Store
 from proxy.storage.changes import (
     ANY_ROW,
-    Amend,
+    AddVersion,
     Attach,
     Bind,
     Change,
     Conflict,
     Detach,
-    Inscribe,
     Insert,
-    Part,
-    Recast,
     Release,
     Remember,
     Remove,
     Replace,
-    Stage,
+    ReplaceCiphertext,
+    SealedPart,
+    StageRow,
+    UpdateFile,
 )
-from proxy.storage.query import ALWAYS, Grouping, Select
-from proxy.storage.rows import File, Past, Reply, Row, Staged, StagedKind
+from proxy.storage.query import MATCH_ALL, Grouping, Select
+from proxy.storage.rows import File, Past, Row, Staged, StagedKind, StoredReply
 from tests.conformance.test_storage import PLACES
 from tests.support.rows import LAYOUT, TABLE, h, insert, live, outlived, row
 
@@ -57,8 +57,8 @@ def file(name: object, rid: int = 1, *, at: int = 1_000, object_: str = "") -> F
     return File(h(name), rid, h(f"name of {name}"), object_ or f"object of {name}", 12, at, at, b"sealed")
 
 
-def reply(name: object, expires_at: int = 100) -> Reply:
-    return Reply(h(name), expires_at, b"digest", b"answer")
+def reply(name: object, expires_at: int = 100) -> StoredReply:
+    return StoredReply(h(name), expires_at, b"digest", b"answer")
 
 
 # ---------------------------------------------------------------- past versions
@@ -95,11 +95,11 @@ async def test_the_past_of_a_key_is_of_every_row_that_had_it(store: Store) -> No
 
 async def test_inscribe_adds_a_version_once_whether_the_row_is_there_or_not(store: Store) -> None:
     end = Past(7, 4, h("k"), 40, h("s"), b"end")
-    await store.commit(TABLE, [Inscribe(end)])
-    await refused(store, Inscribe(end._replace(body=b"other")))
+    await store.commit(TABLE, [AddVersion(end)])
+    await refused(store, AddVersion(end._replace(body=b"other")))
     made = live(7, "k", at=50)
     await store.commit(TABLE, [Insert(made)])
-    await store.commit(TABLE, [outlived(made), Inscribe(end._replace(version=5, at=60)), Remove(7, keep_past=True)])
+    await store.commit(TABLE, [outlived(made), AddVersion(end._replace(version=5, at=60)), Remove(7, keep_past=True)])
     found, total = await store.past(TABLE, h("k"), 10, 0)
     assert ([past.at for past in found], total) == ([60, 50, 40], 3)
 
@@ -115,13 +115,13 @@ async def test_the_past_goes_with_its_row_unless_told(store: Store) -> None:
 
 async def test_versions_of_one_instant_are_ordered_by_version_then_by_row(store: Store) -> None:
     pasts = [Past(rid, number, h("k"), 5, b"", b"") for rid, number in ((1, 2), (2, 1), (1, 1), (2, 3))]
-    await store.commit(TABLE, [Inscribe(past) for past in pasts])
+    await store.commit(TABLE, [AddVersion(past) for past in pasts])
     found, _ = await store.past(TABLE, h("k"), 10, 0)
     assert [(past.rid, past.version) for past in found] == [(2, 3), (1, 2), (2, 1), (1, 1)]
 
 
 async def test_prune_removes_what_is_too_old_oldest_first_and_limited(store: Store) -> None:
-    await store.commit(TABLE, [Inscribe(Past(1, at, h("k"), at, b"", b"")) for at in (10, 20, 30, 40)])
+    await store.commit(TABLE, [AddVersion(Past(1, at, h("k"), at, b"", b"")) for at in (10, 20, 30, 40)])
     await store.commit(TABLE, [Remember(reply(at, expires_at=at), 0) for at in (5, 6, 7)])
     assert await store.prune(TABLE, 40, 6, 2) == 4
     assert [past.at for past in (await store.past(TABLE, h("k"), 9, 0))[0]] == [40, 30]
@@ -152,10 +152,10 @@ async def test_attach_conflicts_without_a_row_or_over_an_id_or_a_name(store: Sto
 
 async def test_amend_overwrites_moves_and_dooms_the_object_before(store: Store) -> None:
     await store.commit(TABLE, [insert(1), insert(2), Attach(file("a", at=10, object_="old"))])
-    await store.commit(TABLE, [Amend(file("a", at=20, object_="old"), 1)])
+    await store.commit(TABLE, [UpdateFile(file("a", at=20, object_="old"), 1)])
     assert await store.doomed(9) == []
     moved = file("a", rid=2, at=30, object_="new")._replace(name=h("new name"), size=5, sealed=b"other")
-    await store.commit(TABLE, [Amend(moved, 1)])
+    await store.commit(TABLE, [UpdateFile(moved, 1)])
     assert await store.files(TABLE, [1, 2]) == {2: (moved._replace(created_at=10),)}
     assert await store.doomed(9) == ["old"]
 
@@ -164,7 +164,7 @@ async def test_amend_conflicts_elsewhere_without_a_row_or_over_a_name(store: Sto
     await store.commit(TABLE, [insert(1), insert(2), Attach(file("a")), Attach(file("b", rid=2))])
     named = file("a", rid=2)._replace(name=file("b").name)
     for file_, holder in ((file("a"), 2), (file("x"), 1), (file("a", rid=9), 1), (named, 1)):
-        await refused(store, Amend(file_, holder))
+        await refused(store, UpdateFile(file_, holder))
     assert await store.files(TABLE, [1, 2]) == {1: (file("a"),), 2: (file("b", rid=2),)}
     assert await store.doomed(9) == []
 
@@ -231,11 +231,11 @@ async def test_a_reply_that_shows_a_file_goes_with_it(store: Store) -> None:
     await store.commit(TABLE, [insert(1), insert(2), Attach(file("a")), Attach(file("b")), Attach(file("c", rid=2))])
     await store.commit(TABLE, [Remember(reply("files"), 0, (1,), True), Remember(reply("none"), 0, (1,))])
     await store.commit(TABLE, [Remember(reply("other"), 0, (2,), True)])
-    await store.commit(TABLE, [Amend(file("b", object_="new"), 1)])
+    await store.commit(TABLE, [UpdateFile(file("b", object_="new"), 1)])
     assert await shown(store, "files", "none", "other") == [True, True, True]
     await store.commit(TABLE, [Detach(1, file("a").file_id)])
     assert await shown(store, "files", "none", "other") == [False, True, True]
-    await store.commit(TABLE, [Amend(file("c", rid=1), 2)])
+    await store.commit(TABLE, [UpdateFile(file("c", rid=1), 2)])
     assert await shown(store, "none", "other") == [True, False]
 
 
@@ -275,8 +275,8 @@ async def test_nothing_beside_is_stored_of_a_commit_that_fails(store: Store) -> 
     await store.commit(TABLE, [Insert(live(1, "k")), insert(2), Attach(file("a")), Attach(file("b", rid=2))])
     before = await beside(store)
     changes: Changed = (
-        outlived(live(1, "k")), Replace(version(2, at=20), 1), Inscribe(Past(1, 9, h("k"), 9, b"", b"")), Attach(file("c")),
-        Amend(file("a", rid=2, object_="new"), 1), Detach(2, file("b").file_id), Remember(reply("r"), 0), Remove(1),
+        outlived(live(1, "k")), Replace(version(2, at=20), 1), AddVersion(Past(1, 9, h("k"), 9, b"", b"")), Attach(file("c")),
+        UpdateFile(file("a", rid=2, object_="new"), 1), Detach(2, file("b").file_id), Remember(reply("r"), 0), Remove(1),
     )  # fmt: skip
     await refused(store, *changes, Detach(9, h("x")))
     assert await beside(store) == before
@@ -333,7 +333,7 @@ async def test_every_verb_refuses_an_unknown_table_and_a_closed_store(store: Sto
             store.past(table, h("k"), 1, 0), store.files(table, [1]), store.file_scan(table, b"", 1),
             store.past_scan(table, (0, 0), 1), store.reply_scan(table, b"", 1),
             store.reply(table, h("k"), 0), store.prune(table, 0, 0, 1), store.scan(table, 0, 1),
-            store.select(table, Select(ALWAYS, 0)), store.aggregate(table, Grouping(ALWAYS, 0, (), (), 1)),
+            store.select(table, Select(MATCH_ALL, 0)), store.aggregate(table, Grouping(MATCH_ALL, 0, (), (), 1)),
         ]  # fmt: skip
 
     await every(calls("none"), Code.INTERNAL)
@@ -368,13 +368,13 @@ async def test_notes_of_one_ending_go_together_and_others_stay(store: Store) -> 
 async def test_other_bytes_take_the_place_of_those_that_are_there_and_nothing_else_changes(store: Store) -> None:
     made, staged = live(1, "k"), Staged(9, 1, StagedKind.UPDATE, 5, None, False, b"staged")
     past, kept = Past(1, 7, h("k"), 5, b"salt", b"past"), file("f")
-    await store.commit(TABLE, [Insert(made), Stage(staged), Inscribe(past), Attach(kept)])
+    await store.commit(TABLE, [Insert(made), StageRow(staged), AddVersion(past), Attach(kept)])
     (before,) = (await store.rows(TABLE, [1])).values()
     changes = (
-        Recast(Part.ROW, (1,), (before.body, before.key_sealed), (b"b", b"k")),
-        Recast(Part.STAGED, (9, 1), (b"staged",), (b"s",)),
-        Recast(Part.PAST, (1, 7), (b"past",), (b"p",)),
-        Recast(Part.FILE, (kept.file_id, 1), (b"sealed",), (b"f",)),
+        ReplaceCiphertext(SealedPart.ROW, (1,), (before.body, before.key_sealed), (b"b", b"k")),
+        ReplaceCiphertext(SealedPart.STAGED, (9, 1), (b"staged",), (b"s",)),
+        ReplaceCiphertext(SealedPart.PAST, (1, 7), (b"past",), (b"p",)),
+        ReplaceCiphertext(SealedPart.FILE, (kept.file_id, 1), (b"sealed",), (b"f",)),
     )
     await store.commit(TABLE, changes)
     await store.commit(TABLE, changes)  # those are not there any more: no effect
@@ -386,33 +386,33 @@ async def test_other_bytes_take_the_place_of_those_that_are_there_and_nothing_el
 
 async def test_bytes_of_another_place_or_of_something_that_is_gone_change_nothing(store: Store) -> None:
     bare = row(2)
-    await store.commit(TABLE, [Insert(live(1, "k")), Insert(bare), Inscribe(Past(1, 7, h("k"), 5, b"salt", b"past"))])
+    await store.commit(TABLE, [Insert(live(1, "k")), Insert(bare), AddVersion(Past(1, 7, h("k"), 5, b"salt", b"past"))])
     for change in (
-        Recast(Part.ROW, (1,), (b"body2", None), (b"x", None)),
-        Recast(Part.ROW, (3,), (b"body2", None), (b"x", None)),
-        Recast(Part.PAST, (1, 8), (b"past",), (b"x",)),
-        Recast(Part.PAST, (2, 7), (b"past",), (b"x",)),
-        Recast(Part.STAGED, (9, 1), (b"staged",), (b"x",)),
-        Recast(Part.FILE, (h("f"), 1), (b"sealed",), (b"x",)),
+        ReplaceCiphertext(SealedPart.ROW, (1,), (b"body2", None), (b"x", None)),
+        ReplaceCiphertext(SealedPart.ROW, (3,), (b"body2", None), (b"x", None)),
+        ReplaceCiphertext(SealedPart.PAST, (1, 8), (b"past",), (b"x",)),
+        ReplaceCiphertext(SealedPart.PAST, (2, 7), (b"past",), (b"x",)),
+        ReplaceCiphertext(SealedPart.STAGED, (9, 1), (b"staged",), (b"x",)),
+        ReplaceCiphertext(SealedPart.FILE, (h("f"), 1), (b"sealed",), (b"x",)),
     ):
         await store.commit(TABLE, [change])
     assert [one.body for one in await store.scan(TABLE, 0, 9)] == [b"body1", b"body2"]
-    await store.commit(TABLE, [Recast(Part.ROW, (2,), (bare.body, None), (b"b", None))])
+    await store.commit(TABLE, [ReplaceCiphertext(SealedPart.ROW, (2,), (bare.body, None), (b"b", None))])
     assert (await store.rows(TABLE, [2]))[2] == bare._replace(body=b"b")
 
 
 async def test_a_file_whose_object_is_another_by_now_is_not_amended(store: Store) -> None:
     await store.commit(TABLE, [Insert(live(1, "k")), Attach(file("f", object_="first"))])
     second = file("f", object_="second")
-    await store.commit(TABLE, [Amend(second, 1, "first")])
-    await refused(store, Amend(file("f", object_="third"), 1, "first"))
+    await store.commit(TABLE, [UpdateFile(second, 1, "first")])
+    await refused(store, UpdateFile(file("f", object_="third"), 1, "first"))
     assert await store.files(TABLE, [1]) == {1: (second,)}
     assert await store.doomed(9) == ["first"]
 
 
 async def test_past_versions_and_answers_of_all_are_gone_through_in_order(store: Store) -> None:
     pasts = [Past(rid, version, h("k"), 1, b"salt", b"body") for rid in (1, 2) for version in (1, 2, 3)]
-    await store.commit(TABLE, [Inscribe(past) for past in reversed(pasts)])
+    await store.commit(TABLE, [AddVersion(past) for past in reversed(pasts)])
     assert await store.past_scan(TABLE, (0, 0), 4) == pasts[:4]
     assert await store.past_scan(TABLE, (2, 1), 4) == pasts[4:]
     answers = sorted(reply(name, 5) for name in range(5))

@@ -11,30 +11,30 @@ from proxy.storage import ENGINES, open_store
 from proxy.storage.base import Store
 from proxy.storage.changes import Insert, Reindex, Remove
 from proxy.storage.query import (
-    ALWAYS,
+    MATCH_ALL,
+    AggregateFunction,
+    AggregateGroup,
+    AggregateMetric,
     All,
     Any,
     Compare,
     Compared,
-    Func,
-    Group,
     Grouping,
     Holds,
     Indexed,
     Is,
-    Metric,
     Order,
     Select,
     Where,
 )
-from proxy.storage.rows import Cell
+from proxy.storage.rows import ColumnValue
 from tests.conformance.test_storage import PLACES
 from tests.support.rows import LAYOUT, TABLE, h, insert, live, row
 
 NOW = 1_000
 
 #: mail, city, visits, balance of rows 1, 2 ...
-CELLS: tuple[tuple[Cell, ...], ...] = (
+CELLS: tuple[tuple[ColumnValue, ...], ...] = (
     (h("a"), "Umeå", 5, "1.5"),
     (h("b"), "umea", -3, "-0.0001"),
     (None, None, None, None),
@@ -67,7 +67,7 @@ async def found(store: Store, where: Where, *order: Order) -> list[int]:
 @pytest.mark.parametrize(
     ("where", "rids"),
     [
-        (ALWAYS, [1, 2, 3, 4, 5, 6]),
+        (MATCH_ALL, [1, 2, 3, 4, 5, 6]),
         (Any(()), []),
         (Is("city", ("umea", "")), [2, 6]),
         (Is("city", ("umea", None)), [2, 3]),
@@ -120,24 +120,24 @@ async def test_rows_that_hold_are_found(store: Store, where: Where, rids: list[i
     ],
 )
 async def test_rows_come_in_the_order_that_is_asked(store: Store, order: tuple[Order, ...], rids: list[int]) -> None:
-    assert await found(store, ALWAYS, *order) == rids
-    pages = [(await store.select(TABLE, Select(ALWAYS, NOW, order, 2, at))).rows for at in range(0, 8, 2)]
+    assert await found(store, MATCH_ALL, *order) == rids
+    pages = [(await store.select(TABLE, Select(MATCH_ALL, NOW, order, 2, at))).rows for at in range(0, 8, 2)]
     assert [one.rid for page in pages for one in page] == rids
 
 
 async def test_rows_come_whole_and_are_counted_where_somebody_asks(store: Store) -> None:
     page = await store.select(TABLE, Select(Is("city", ("Umeå", "umea")), NOW, limit=1))
     assert page == ([(await store.rows(TABLE, [1]))[1]], 2, True)
-    assert await store.select(TABLE, Select(ALWAYS, NOW, limit=0)) == ([], 6, True)
-    assert await store.select(TABLE, Select(ALWAYS, NOW, limit=0, counted=False)) == ([], 0, True)
-    assert await store.select(TABLE, Select(ALWAYS, NOW, limit=9, offset=9)) == ([], 6, False)
+    assert await store.select(TABLE, Select(MATCH_ALL, NOW, limit=0)) == ([], 6, True)
+    assert await store.select(TABLE, Select(MATCH_ALL, NOW, limit=0, counted=False)) == ([], 0, True)
+    assert await store.select(TABLE, Select(MATCH_ALL, NOW, limit=9, offset=9)) == ([], 6, False)
 
 
 async def test_a_page_holds_no_more_bytes_than_it_has_room_for_and_always_one_row(store: Store) -> None:
-    whole = (await store.select(TABLE, Select(ALWAYS, NOW))).rows
+    whole = (await store.select(TABLE, Select(MATCH_ALL, NOW))).rows
     sizes = [len(row.body) for row in whole]
     for room, held in ((0, 1), (sizes[0], 1), (sum(sizes[:3]), 3), (sum(sizes[:3]) - 1, 2), (10**9, 6)):
-        page = await store.select(TABLE, Select(ALWAYS, NOW, room=room))
+        page = await store.select(TABLE, Select(MATCH_ALL, NOW, room=room))
         assert (page.rows, page.total, page.more) == (whole[:held], 6, held < 6)
         named = await store.select(TABLE, Select(Is("@rid", (1, 2, 3)), NOW, room=room))
         assert (named.rows, named.more) == (
@@ -160,31 +160,36 @@ async def test_scan_walks_rows_of_any_state(store: Store) -> None:
 
 # ---------------------------------------------------------------- groups
 
-COUNT = Metric(Func.COUNT)
+COUNT = AggregateMetric(AggregateFunction.COUNT)
 
 
 async def test_figures_of_all_rows(store: Store) -> None:
     metrics = (
-        COUNT, Metric(Func.COUNT, "city"), Metric(Func.SUM, "visits"), Metric(Func.MIN, "visits"),
-        Metric(Func.MAX, "visits"), Metric(Func.SUM, "balance"), Metric(Func.MIN, "balance"),
+        COUNT, AggregateMetric(AggregateFunction.COUNT, "city"), AggregateMetric(AggregateFunction.SUM, "visits"), AggregateMetric(AggregateFunction.MIN, "visits"),
+        AggregateMetric(AggregateFunction.MAX, "visits"), AggregateMetric(AggregateFunction.SUM, "balance"), AggregateMetric(AggregateFunction.MIN, "balance"),
     )  # fmt: skip
-    (group,) = await store.aggregate(TABLE, Grouping(ALWAYS, NOW, (), metrics, 10))
+    (group,) = await store.aggregate(TABLE, Grouping(MATCH_ALL, NOW, (), metrics, 10))
     figures = (6, 5, 2 * (2**63 - 1) + 2, -3, 2**63 - 1, 2 * (10**16 - 1) + 15_000 - 1, -1)
-    assert group == Group((), figures, 1)
+    assert group == AggregateGroup((), figures, 1)
 
 
 async def test_without_rows_there_is_one_group_without_keys_and_none_with_them(store: Store) -> None:
-    metrics = (COUNT, Metric(Func.COUNT, "city"), Metric(Func.SUM, "visits"), Metric(Func.MIN, "visits"))
+    metrics = (
+        COUNT,
+        AggregateMetric(AggregateFunction.COUNT, "city"),
+        AggregateMetric(AggregateFunction.SUM, "visits"),
+        AggregateMetric(AggregateFunction.MIN, "visits"),
+    )
     query = Grouping(Any(()), NOW, (), metrics, 10)
-    assert await store.aggregate(TABLE, query) == [Group((), (0, 0, 0, None), 0)]
+    assert await store.aggregate(TABLE, query) == [AggregateGroup((), (0, 0, 0, None), 0)]
     assert await store.aggregate(TABLE, query._replace(keys=("city",))) == []
     (nothing,) = await store.aggregate(TABLE, query._replace(where=Is("@rid", (3,)), keys=("city",)))
-    assert nothing == Group((None,), (1, 0, 0, None), 3)
+    assert nothing == AggregateGroup((None,), (1, 0, 0, None), 3)
 
 
 async def test_groups_are_ascending_and_go_on_after_the_last_one(store: Store) -> None:
-    query = Grouping(ALWAYS, NOW, ("email", "visits"), (COUNT,), 2)
-    groups: list[Group] = []
+    query = Grouping(MATCH_ALL, NOW, ("email", "visits"), (COUNT,), 2)
+    groups: list[AggregateGroup] = []
     while page := await store.aggregate(TABLE, query):
         assert len(page) <= 2
         groups += page
@@ -197,8 +202,11 @@ async def test_groups_are_ascending_and_go_on_after_the_last_one(store: Store) -
 
 async def test_keys_of_decimals_count_ten_thousandths(store: Store) -> None:
     query = Grouping(Compared("balance", Compare.GT, "0"), NOW, ("balance",), (COUNT,), 10)
-    assert await store.aggregate(TABLE, query) == [Group((15_000,), (1,), 1), Group((10**16 - 1,), (2,), 4)]
-    assert await store.aggregate(TABLE, query._replace(after=(15_000,))) == [Group((10**16 - 1,), (2,), 4)]
+    assert await store.aggregate(TABLE, query) == [
+        AggregateGroup((15_000,), (1,), 1),
+        AggregateGroup((10**16 - 1,), (2,), 4),
+    ]
+    assert await store.aggregate(TABLE, query._replace(after=(15_000,))) == [AggregateGroup((10**16 - 1,), (2,), 4)]
 
 
 # ---------------------------------------------------------------- at the same time
@@ -241,8 +249,8 @@ async def test_callers_that_give_up_harm_nobody(store: Store) -> None:
 @pytest.mark.parametrize(
     "query",
     [
-        Select(Is("nowhere", ()), 0), Select(ALWAYS, 0, (Order("nowhere"),)), Select(Is("visits", ("5",)), 0),
-        Grouping(ALWAYS, 0, ("nowhere",), (), 1), Grouping(ALWAYS, 0, (), (Metric(Func.SUM, "city"),), 1),
+        Select(Is("nowhere", ()), 0), Select(MATCH_ALL, 0, (Order("nowhere"),)), Select(Is("visits", ("5",)), 0),
+        Grouping(MATCH_ALL, 0, ("nowhere",), (), 1), Grouping(MATCH_ALL, 0, (), (AggregateMetric(AggregateFunction.SUM, "city"),), 1),
     ],
 )  # fmt: skip
 async def test_what_no_column_can_answer_is_refused(store: Store, query: Select | Grouping) -> None:

@@ -5,18 +5,17 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from proxy.model.filters import read_aggregate, read_find
-from proxy.model.limits import DEFAULTS
-from proxy.model.reading import read_draft
-from proxy.model.record import Record
+from proxy.model.filter_reader import read_aggregate, read_find
+from proxy.model.record import DEFAULTS, Record
+from proxy.model.record_reader import read_draft
 from proxy.model.schema import Field, FieldType, Schema, Storage
 from proxy.storage import open_store
-from proxy.vault.aggregate import aggregate
-from proxy.vault.closing import nothing
-from proxy.vault.collection import History, Recipe
-from proxy.vault.delete import delete_one
-from proxy.vault.find import find
-from proxy.vault.update import update
+from proxy.vault.collection import HistoryPolicy, TableSpec
+from proxy.vault.records.aggregate import aggregate_groups
+from proxy.vault.records.commit import nothing
+from proxy.vault.records.delete import delete_one
+from proxy.vault.records.find import find_page
+from proxy.vault.records.update import update
 from tests.support.contacts import make_contacts
 
 #: A value of each type that stands nowhere by chance; booleans tell nothing to look for.
@@ -66,8 +65,8 @@ def spellings(value: Any) -> list[bytes]:
 async def filled(folder: Path, storages: tuple[Storage, ...]) -> tuple[bytes, list[Record]]:
     """Everything in the files of a store after writes, searches, history and deletions."""
     store = await open_store(f"sqlite:///{folder}/vault.db")
-    recipe = Recipe(schema(storages), {}, None, addressed=False)
-    contacts = await make_contacts(store, recipe=recipe, history=History(keep=10**9, keep_deleted=True))
+    recipe = TableSpec(schema(storages), {}, None, addressed=False)
+    contacts = await make_contacts(store, recipe=recipe, history=HistoryPolicy(keep=10**9, keep_deleted=True))
     records = contacts.records
     sent = {f"{kind}_{storage}": value for kind, value in MARKS.items() for storage in storages}
     for key in ("Trillian McMillan", "Marvin Android", "Arthur P. Dent"):
@@ -76,9 +75,9 @@ async def filled(folder: Path, storages: tuple[Storage, ...]) -> tuple[bytes, li
     await update(records, [changed], "me", nothing)
     await delete_one(records, "Arthur P. Dent", "me", nothing)
     where = {"search_keys": "beeblebrox"}
-    found = await find(records, read_find(records.schema, {"filter": where}, DEFAULTS))
+    found = await find_page(records, read_find(records.schema, {"filter": where}, DEFAULTS))
     grouped = {"metrics": {"n": {"func": "count"}}, "filter": where, "group_by": {"keys": ["id"], "limit": 1}}
-    page = await aggregate(records, read_aggregate(records.schema, grouped, DEFAULTS), "me")
+    page = await aggregate_groups(records, read_aggregate(records.schema, grouped, DEFAULTS), "me")
     cursor = str(page.next).encode()
     content = content_of(folder)
     await store.close()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from proxy.crypto.aead import gcm_open, gcm_seal
-from proxy.crypto.fpe import FF1
+from proxy.crypto.field_keys import FF1
 from proxy.crypto.prf import HASH_BYTES, hasher, hkdf, keyed
 from proxy.errors import Code, VaultError
 from tests.support.tree import ROOT

@@ -12,9 +12,9 @@ import pytest
 from authlib.integrations.base_client import OAuthError
 from authlib.integrations.httpx_client import AsyncOAuth2Client
 
-from proxy.auth.clients import Made
-from proxy.composition.stopped import stopped_clients
-from proxy.config import load
+from proxy.auth.clients import NewClient
+from proxy.bootstrap.offline import stopped_clients
+from proxy.config import load_settings
 from tests.support.instance import Instance
 from tests.support.patience import PATIENCE
 from tests.support.people import rules
@@ -43,7 +43,7 @@ async def domicile(instance: Instance, *arguments: str, status: int = 0) -> Any:
     return json.loads(out)
 
 
-def proof(made: Made) -> dict[str, str]:
+def proof(made: NewClient) -> dict[str, str]:
     return {"client_id": made.client.id, "client_secret": made.secret}
 
 
@@ -56,7 +56,7 @@ def client_of(instance: Instance, made: dict[str, str]) -> AsyncOAuth2Client:
 
 async def test_the_way_of_an_operator_from_nothing_to_a_client_that_ends(instance: Instance) -> None:
     first = await domicile(instance, "init")
-    async with stopped_clients(load(None, instance.settings())) as clients:
+    async with stopped_clients(load_settings(None, instance.settings())) as clients:
         shop = proof(await clients.create("shop", "default", admin=False))
 
     await instance.start()
@@ -77,7 +77,7 @@ async def test_the_way_of_an_operator_from_nothing_to_a_client_that_ends(instanc
             assert (await till.get(here + "/api/clients")).status_code == 401
 
         assert await instance.stop() == 0
-        async with stopped_clients(load(None, instance.settings())) as clients:
+        async with stopped_clients(load_settings(None, instance.settings())) as clients:
             await clients.disable(shop["client_id"])
             renewed = proof(await clients.renew(first["client_id"]))
         await instance.start()

@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from proxy.demo.samples import PEOPLE
+from proxy.demo.store import PEOPLE
 from tests.support.auth import basic
 from tests.support.demo import Demo, demo, sample_rules
 from tests.support.patience import PATIENCE

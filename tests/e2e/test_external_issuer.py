@@ -7,10 +7,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from proxy.bootstrap import prepare, running
+from proxy.bootstrap.instance import prepare_instance, running
 from proxy.cli import main
 from proxy.clock import system_clock
-from proxy.config import load
+from proxy.config import load_settings
 from tests.support.auth import basic
 from tests.support.issuer import ISSUER, claims, document, made, public, token
 from tests.support.patience import PATIENCE
@@ -56,8 +56,8 @@ async def test_tokens_of_an_external_issuer_open_what_is_registered_here(tmp_pat
             "AUTH__ISSUER_NAME": ISSUER,
             "AUTH__ISSUER_AUDIENCES": "[api://vault]",
         }
-        settings = load(None, given(tmp_path, **how))
-        await prepare(settings)
+        settings = load_settings(None, given(tmp_path, **how))
+        await prepare_instance(settings)
         async with running(settings) as started:
             await started.auth.clients.create("crm", "default", admin=True, external="crm-there")
 
@@ -86,8 +86,8 @@ async def test_tokens_of_an_external_issuer_open_what_is_registered_here(tmp_pat
 async def test_where_no_token_names_its_environment_nobody_takes_a_client_of_another_one(tmp_path, claim) -> None:
     """An administrator of another environment neither takes nor finds out ids; one of ``default`` registers each of them once."""
     (tmp_path / "rules.yaml").write_text(rules("http://127.0.0.1:9"))
-    settings = load(None, given(tmp_path, AUTH__ENVIRONMENT_CLAIM=claim))
-    await prepare(settings)
+    settings = load_settings(None, given(tmp_path, AUTH__ENVIRONMENT_CLAIM=claim))
+    await prepare_instance(settings)
     async with running(settings) as started, aiohttp.ClientSession() as caller:
         base = f"http://{started.interface}"
 
@@ -126,7 +126,7 @@ async def test_where_no_token_names_its_environment_nobody_takes_a_client_of_ano
 async def test_an_issuer_that_is_not_there_opens_nothing(tmp_path, how) -> None:
     (tmp_path / "rules.yaml").write_text(rules("http://127.0.0.1:9"))
     more = {"AUTH__ISSUER": f"{how}:http://127.0.0.1:9/x", "AUTH__ISSUER_NAME": ISSUER}
-    async with running(load(None, given(tmp_path, **more))) as started, aiohttp.ClientSession() as caller:
+    async with running(load_settings(None, given(tmp_path, **more))) as started, aiohttp.ClientSession() as caller:
         headers = {"Authorization": f"Bearer {shown(KEY)}"}
         async with caller.get(f"http://{started.interface}/api/functions", headers=headers) as answer:
             told = await answer.json()
@@ -165,6 +165,6 @@ def test_settings_of_an_issuer_that_do_not_fit_are_told(tmp_path, how, told) -> 
     from proxy.errors import VaultError
 
     with pytest.raises(VaultError) as caught:
-        load(None, given(tmp_path, **how))
+        load_settings(None, given(tmp_path, **how))
     assert told in caught.value.details[0].text
     assert "id:secret" not in caught.value.details[0].text

@@ -12,7 +12,7 @@ from shutil import copytree
 import aiohttp
 import pytest
 
-from proxy.crypto.master import MasterKey
+from proxy.crypto.master_key import MasterKey
 from tests.support.application import Application, found_in
 from tests.support.crowd import MARKERS, Crowd
 from tests.support.instance import parsed

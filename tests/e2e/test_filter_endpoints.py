@@ -7,10 +7,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from proxy.auth.clients import Made
-from proxy.bootstrap import prepare, running
+from proxy.auth.clients import NewClient
+from proxy.bootstrap.instance import prepare_instance, running
 from proxy.cli import main
-from proxy.config import load
+from proxy.config import load_settings
 from tests.support.auth import basic
 from tests.support.filterendpoint import FilterEndpoint
 from tests.support.patience import PATIENCE
@@ -35,7 +35,7 @@ class Program:
         self._base = base
         self._token = ""
 
-    async def enter(self, made: Made) -> "Program":
+    async def enter(self, made: NewClient) -> "Program":
         proof = {"Authorization": basic(made.client.id, made.secret)}
         form = {"grant_type": "client_credentials"}
         async with self._caller.post(f"{self._base}/oauth2/token", data=form, headers=proof) as answer:
@@ -61,8 +61,8 @@ async def test_policies_of_other_environments_ask_only_where_the_operator_allows
     tmp_path: Path, environment: str, allow: str, written: int, asked: int | None
 ) -> None:
     (tmp_path / "rules.yaml").write_text(rules("http://127.0.0.1:9"))
-    settings = load(None, given(tmp_path, ACL__ALLOW=allow))
-    await prepare(settings)
+    settings = load_settings(None, given(tmp_path, ACL__ALLOW=allow))
+    await prepare_instance(settings)
     endpoint = FilterEndpoint()
     async with (
         RawServer(endpoint.behave) as server,
@@ -96,8 +96,8 @@ async def test_policies_of_other_environments_ask_only_where_the_operator_allows
 async def test_what_was_allowed_once_is_not_asked_any_more_and_named_as_a_fault(tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text(rules("http://127.0.0.1:9"))
     body = {"schema": "guest", "actions": ["read"], "external_acl": "https://app.example.com/allowed"}
-    before = load(None, given(tmp_path, ACL__ALLOW="[app.example.com]"))
-    await prepare(before)
+    before = load_settings(None, given(tmp_path, ACL__ALLOW="[app.example.com]"))
+    await prepare_instance(before)
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(PATIENCE)) as caller:
         async with running(before) as started:
             base, clients = f"http://{started.interface}", started.auth.clients
@@ -110,7 +110,7 @@ async def test_what_was_allowed_once_is_not_asked_any_more_and_named_as_a_fault(
             assert (status, "faults" in told) == (201, False)
             clerk = await Program(caller, base).enter(await clients.create("clerk", "acme", admin=False))
             assert (await clerk.said("POST", "/api/models/guest", {"id": "a"}))[0] == 201
-        async with running(load(None, given(tmp_path))) as started:
+        async with running(load_settings(None, given(tmp_path))) as started:
             chief = await Program(caller, f"http://{started.interface}").enter(made)
             _, told = await chief.said("GET", "/api/policies/desk")
             assert [fault["source"] for fault in told["faults"]] == ["/external_acl"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.model.limits import Limits
+from proxy.model.record import RecordLimits
 from tests.support.world import ENGINES, World, world
 
 MODELS = "/api/models/person"
@@ -24,7 +24,7 @@ LARGE = 40_000
 
 @pytest.fixture(params=ENGINES)
 async def here(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[World]:
-    async with world(tmp_path, request.param, limits=Limits(page_bytes=100_000)) as made:
+    async with world(tmp_path, request.param, limits=RecordLimits(page_bytes=100_000)) as made:
         await made.declare("person", SCHEMA)
         await made.policy("red", "person", "read", rows={"filter": {"team": "red"}})
         for number in range(COUNT):

@@ -9,9 +9,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from proxy.bootstrap import Running, running
+from proxy.bootstrap.instance import Running, running
 from proxy.cli import main
-from proxy.config import load
+from proxy.config import load_settings
 from proxy.errors import Code, VaultError
 from tests.support.application import Application
 from tests.support.countries import AMERICAN, SWEDISH, nested, write
@@ -53,7 +53,7 @@ async def started(folder: Path, upstream: str, mode: str) -> AsyncIterator[Askin
         "listen: {proxy: '127.0.0.1:0', vault: '127.0.0.1:0', admin: '127.0.0.1:0'}\n"
         f"firewall: {{mode: {mode}, country_database: {write(folder / 'country.mmdb')}}}\n"
     )
-    async with running(load(settings, {})) as instance, aiohttp.ClientSession() as session:
+    async with running(load_settings(settings, {})) as instance, aiohttp.ClientSession() as session:
         yield Asking(instance, session)
 
 
@@ -124,7 +124,7 @@ async def test_a_start_without_its_database_is_refused_with_a_sentence(tmp_path,
         f"firewall: {{mode: block, country_database: {tmp_path / 'none.mmdb'}}}\n"
     )
     with pytest.raises(VaultError) as caught:
-        async with running(load(settings, {})):
+        async with running(load_settings(settings, {})):
             pass
     assert caught.value.code is Code.BAD_SETTINGS
     assert "none.mmdb is not there: download a database of countries" in caught.value.message
@@ -137,7 +137,7 @@ def test_a_mode_that_would_let_nobody_in_is_a_fault(tmp_path):
     settings = tmp_path / "domicile.yaml"
     settings.write_text("firewall: {mode: block}\n")
     with pytest.raises(VaultError) as caught:
-        load(settings, {})
+        load_settings(settings, {})
     (detail,) = caught.value.details
     assert detail.source.endswith("domicile.yaml:1:18")
     assert "name a database of countries" in detail.text

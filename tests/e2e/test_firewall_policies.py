@@ -7,8 +7,8 @@ from typing import Any
 
 import aiohttp
 
-from proxy.bootstrap import first_client, prepare, running
-from proxy.config import load
+from proxy.bootstrap.instance import first_client, prepare_instance, running
+from proxy.config import load_settings
 from tests.support.countries import AMERICAN, SWEDISH, write
 from tests.support.people import rules
 
@@ -52,8 +52,8 @@ async def started(folder: Path, mode: str) -> AsyncIterator[tuple[Instance, str]
         "listen: {proxy: '127.0.0.1:0', vault: '127.0.0.1:0', admin: '127.0.0.1:0'}\n"
         f"firewall: {{mode: '{mode}', country_database: {write(folder / 'country.mmdb')}}}\n"
     )
-    settings = load(file, {})
-    await prepare(settings)
+    settings = load_settings(file, {})
+    await prepare_instance(settings)
     first = await first_client(settings)
     assert first is not None
     async with running(settings) as made, aiohttp.ClientSession() as session:

@@ -4,9 +4,9 @@ import asyncio
 
 import aiohttp
 
-from proxy.auth.throttle import BY_CLIENT
-from proxy.bootstrap import prepare, running
-from proxy.config import load
+from proxy.auth.passwords import BY_CLIENT
+from proxy.bootstrap.instance import prepare_instance, running
+from proxy.config import load_settings
 from tests.e2e.test_external_issuer import given
 from tests.support.auth import basic
 from tests.support.patience import PATIENCE
@@ -28,8 +28,8 @@ async def token(place: str, address: str, client: str, secret: str) -> int:
 
 async def test_wrong_tries_from_elsewhere_do_not_keep_the_right_client_out_and_it_is_known_after_a_restart(tmp_path):
     (tmp_path / "rules.yaml").write_text(rules("http://127.0.0.1:9"))
-    settings = load(None, given(tmp_path))
-    await prepare(settings)
+    settings = load_settings(None, given(tmp_path))
+    await prepare_instance(settings)
     async with running(settings) as started:
         made = await started.auth.clients.create("shop", "default", admin=False)
         tries = 2 * BY_CLIENT.burst

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
-from proxy.bootstrap import Running, running
-from proxy.config import load
+from proxy.bootstrap.instance import Running, running
+from proxy.config import load_settings
 from proxy.errors import Code, Detail, VaultError
 from proxy.vault.janitor import pending
 from tests.support.certificates import Authority, Pair
@@ -72,7 +72,7 @@ async def started(folder: Path, upstream: str, *lines: str, **environment: str) 
         "DOMICILE__LISTEN__VAULT": "127.0.0.1:0",
         "DOMICILE__LISTEN__ADMIN": "127.0.0.1:0",
     }
-    async with running(load(file, fixed | environment)) as instance:
+    async with running(load_settings(file, fixed | environment)) as instance:
         yield Instance(instance, int(instance.proxy.rpartition(":")[2]))
 
 

@@ -12,8 +12,8 @@ import pytest
 from proxy import __version__
 from proxy.cli import COMMANDS
 from proxy.cli.command import parser
-from proxy.config import load
-from proxy.config.environment import PREFIX
+from proxy.config import load_settings
+from proxy.config.document import VARIABLE_PREFIX
 from tests.support.tree import ROOT, tracked
 
 TEXT = (ROOT / "Dockerfile").read_text("utf-8")
@@ -54,8 +54,8 @@ def test_only_locked_versions_are_installed():
 
 
 def test_the_settings_of_the_image_are_settings_and_fit_together():
-    pairs = dict(re.findall(rf"({PREFIX}\w+)=(\S+)", " ".join(instructions("ENV"))))
-    settings = load(None, pairs)
+    pairs = dict(re.findall(rf"({VARIABLE_PREFIX}\w+)=(\S+)", " ".join(instructions("ENV"))))
+    settings = load_settings(None, pairs)
     assert str(settings.data) == instructions("VOLUME")[0]
     assert settings.listen.insecure
     assert settings.listen.admin.loopback, "administration is published only by whoever asks for it"

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from proxy.clock import system_clock
-from proxy.config import load
+from proxy.config import load_settings
 from tests.support.attached import everything
 from tests.support.filecrowd import MARKER, FileCrowd
 from tests.support.lives import Installation, nursery
@@ -21,13 +21,13 @@ ROUNDS = int(os.environ.get("ROUNDS", "5"))
 
 async def swept(data: Path) -> None:
     """Remove what the deaths left, as a running instance does an hour later."""
-    from proxy.composition.stopped import stopped_vault
+    from proxy.bootstrap.offline import stopped_vault
     from proxy.objectstore.base import SHARDS
-    from proxy.vault.objectsweep import GRACE, ObjectSweep
+    from proxy.vault.attachments.sweep import SWEEP_GRACE, ObjectSweep
 
-    settings = load(None, {"DOMICILE__COUNTRY": "se", "DOMICILE__DATA": str(data)})
+    settings = load_settings(None, {"DOMICILE__COUNTRY": "se", "DOMICILE__DATA": str(data)})
     async with stopped_vault(settings) as (vault, contents):
-        sweep = ObjectSweep(contents, vault.store, lambda: ("default",), lambda: system_clock() + GRACE + 60_000)
+        sweep = ObjectSweep(contents, vault.store, lambda: ("default",), lambda: system_clock() + SWEEP_GRACE + 60_000)
         await sweep.doomed()
         for shard in SHARDS:
             await sweep.orphans(shard)

@@ -11,9 +11,9 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from proxy.config import Settings, load
-from proxy.config.environment import PREFIX
-from proxy.redactor.load import load as load_rules
+from proxy.config import Settings, load_settings
+from proxy.config.document import VARIABLE_PREFIX
+from proxy.redactor.load import load_rule_set as load_rules
 from proxy.telemetry.metrics import METRICS
 from tests.support.tree import ROOT
 
@@ -49,7 +49,7 @@ MOUNTS = {mount["name"]: mount["mountPath"] for mount in DOMICILE["volumeMounts"
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """What the sidecar makes of its variables."""
     monkeypatch.chdir(tmp_path)
-    return load(None, {variable["name"]: variable["value"] for variable in DOMICILE["env"]})
+    return load_settings(None, {variable["name"]: variable["value"] for variable in DOMICILE["env"]})
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -122,13 +122,13 @@ def test_one_process_owns_the_embedded_vault(settings):
 
 
 def test_every_variable_of_the_sidecar_is_a_setting(settings):
-    assert all(variable["name"].startswith(PREFIX) for variable in DOMICILE["env"])
+    assert all(variable["name"].startswith(VARIABLE_PREFIX) for variable in DOMICILE["env"])
     assert settings.country == "se"
 
 
 def test_a_variable_that_is_no_setting_would_be_found():
     with pytest.raises(Exception, match="one fault"):
-        load(None, {"DOMICILE__LISTEN__ADMN": "0.0.0.0:8082"})
+        load_settings(None, {"DOMICILE__LISTEN__ADMN": "0.0.0.0:8082"})
 
 
 def test_ports_of_containers_probes_and_services_agree_with_the_settings(settings):

@@ -10,10 +10,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from proxy.bootstrap import Running, first_client, prepare, running
-from proxy.config import load
+from proxy.bootstrap.instance import Running, first_client, prepare_instance, running
+from proxy.config import load_settings
 from proxy.errors import VaultError
-from proxy.web import patient
+from proxy.net import request_reader
 from tests.support.application import Application
 from tests.support.patience import PATIENCE
 from tests.support.people import rules
@@ -68,8 +68,8 @@ def settings(folder: Path, upstream: str, limits: str) -> Path:
 
 async def first(file: Path) -> Any:
     """The first client of a new vault."""
-    made = load(file, {})
-    await prepare(made)
+    made = load_settings(file, {})
+    await prepare_instance(made)
     return await first_client(made)
 
 
@@ -84,7 +84,7 @@ async def until(status: int, ask: Callable[[], Awaitable[int]], most: int) -> in
 
 @asynccontextmanager
 async def started(file: Path, client: Any = None) -> AsyncIterator[Asking]:
-    made = load(file, {})
+    made = load_settings(file, {})
     client = client or await first(file)
     async with running(made) as instance, aiohttp.ClientSession() as session:
         form = {"grant_type": "client_credentials", "client_id": client.client.id, "client_secret": client.secret}
@@ -143,14 +143,14 @@ async def test_two_replicas_count_together_and_each_by_itself_without_their_stor
 @pytest.mark.parametrize("store", ["redis://", "http://cache:6379", "redis://cache:6379/0/1", "postgres"])
 def test_a_store_that_is_none_is_a_fault(tmp_path, store):
     with pytest.raises(VaultError) as caught:
-        load(settings(tmp_path, "http://127.0.0.1:1", f"{{store: '{store}'}}"), {})
+        load_settings(settings(tmp_path, "http://127.0.0.1:1", f"{{store: '{store}'}}"), {})
     assert "limits.store: this is neither the word memory nor the address of a Redis" in caught.value.details[0].text
 
 
 @pytest.mark.parametrize("listener", ["admin", "interface"])
 async def test_a_connection_that_never_ends_a_head_is_closed(tmp_path, monkeypatch, listener):
     async with started(settings(tmp_path, "http://127.0.0.1:1", "{concurrent: 3}")) as asking:
-        monkeypatch.setattr(patient, "HEAD_SECONDS", 0.05)
+        monkeypatch.setattr(request_reader, "HEAD_SECONDS", 0.05)
         async with RawClient(int(getattr(asking.instance, listener).rpartition(":")[2])) as client:
             await client.send(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
             async with asyncio.timeout(PATIENCE):

@@ -16,14 +16,14 @@ import pytest
 from aiohttp import web
 
 from proxy import offload
-from proxy.model.value import Value
+from proxy.model.schema import Value
 from proxy.offload import STRIDE
-from proxy.redactor.exchange.settling import _common
+from proxy.redactor.exchange.settle import _common
 from proxy.storage.memory import MemoryStore
+from proxy.vault.body import TokenizedValue
 from proxy.vault.collection import Collection
-from proxy.vault.content import Kept
+from proxy.vault.proxied.staging import _added
 from proxy.vault.seal import Sealer
-from proxy.vault.staging import _added
 from tests.support.exchanges import Desk, desk
 from tests.support.instance import Instance
 from tests.support.patience import PATIENCE
@@ -178,7 +178,7 @@ async def cost(count: int) -> int:
 
 async def test_the_cost_of_an_update_grows_as_its_values_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offload, "FEW", 10**9)
-    monkeypatch.setattr("proxy.redactor.exchange.ruled.is_long", lambda _body: False)  # all of it on this thread
+    monkeypatch.setattr("proxy.redactor.exchange.exchange.is_long", lambda _body: False)  # all of it on this thread
 
     assert await cost(2000) < 5 * await cost(500)
 
@@ -197,8 +197,8 @@ class Counted(int):
 
 
 def test_what_an_update_adds_is_told_with_few_comparisons() -> None:
-    stored = [Kept(Counted(number), "text", False, "token", False) for number in range(1000)]
-    values = [Kept(Counted(number), "text", False, "token", False) for number in range(500, 1500)]
+    stored = [TokenizedValue(Counted(number), "text", False, "token", False) for number in range(1000)]
+    values = [TokenizedValue(Counted(number), "text", False, "token", False) for number in range(500, 1500)]
     Counted.compared = 0
 
     assert [kept.number for kept in _added(values, stored)] == list(range(1000, 1500))

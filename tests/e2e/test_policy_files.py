@@ -10,9 +10,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from proxy.auth.clients import Made
-from proxy.composition.stopped import stopped_clients
-from proxy.config import load
+from proxy.auth.clients import NewClient
+from proxy.bootstrap.offline import stopped_clients
+from proxy.config import load_settings
 from tests.support.auth import basic
 from tests.support.instance import Instance
 from tests.support.patience import PATIENCE
@@ -34,7 +34,7 @@ class Scene:
     files: Path
     tokens: dict[str, str] = field(default_factory=dict)
 
-    async def enter(self, made: Made) -> None:
+    async def enter(self, made: NewClient) -> None:
         form, sent = {"grant_type": "client_credentials"}, {"Authorization": basic(made.client.id, made.secret)}
         async with self.caller.post("/oauth2/token", data=form, headers=sent) as answer:
             self.tokens[made.client.name] = (await answer.json())["access_token"]
@@ -69,7 +69,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     (files / "desk.yaml").write_text(DESK)
     await instance.start()
     await instance.stop()
-    async with stopped_clients(load(None, instance.settings())) as clients:
+    async with stopped_clients(load_settings(None, instance.settings())) as clients:
         made = [await clients.create("chief", "default", admin=True)]
         made.append(await clients.create("desk", "default", admin=False, policies=["desk"]))
     await instance.start()

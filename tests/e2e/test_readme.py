@@ -19,7 +19,7 @@ import pytest
 import yaml
 from aiohttp import web
 
-from proxy.redactor.load import load
+from proxy.redactor.load import load_rule_set
 from tests.support.instance import parsed
 from tests.support.patience import PATIENCE
 from tests.support.serving import serving
@@ -141,7 +141,7 @@ def test_the_rule_that_explains_the_language_is_in_order(clone: Path) -> None:
     head = 'version: 1\nendpoint: {name: crm, upstream: "http://127.0.0.1:3000"}\n'
     path = clone / "crm.yaml"
     path.write_text(head + block(RULE, "yaml"), "utf-8")
-    rules = load(path)
+    rules = load_rule_set(path)
     assert [operation.label for operation in rules.operations] == ["POST /contacts", "GET /contacts"]
     assert [text for text in rules.warnings if "has the token shape date" not in text] == []
     shell(clone, "domicile rules check crm.yaml")

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from proxy.bootstrap import Running, running
-from proxy.config import load
-from proxy.web.gateway import Gateway
+from proxy.bootstrap.instance import Running, running
+from proxy.config import load_settings
+from proxy.gateway.gateway import Gateway
 from tests.e2e.test_attack_routes import BODY, JSON, NAME, OVERRIDES, PATHS
 from tests.support.application import Application
 from tests.support.patience import PATIENCE
@@ -75,7 +75,7 @@ async def started(folder: Path) -> AsyncIterator[Place]:
         patch.setattr(Gateway, "begin", noted)
         async with serving(application.app()) as upstream:
             file.write_text(RULES.format(upstream=upstream))
-            async with running(load(None, settings)) as instance:
+            async with running(load_settings(None, settings)) as instance:
                 yield Place(application, instance, file, begun)
 
 

@@ -15,8 +15,8 @@ import aiohttp
 import pytest
 from authlib.integrations.httpx_client import AsyncOAuth2Client
 
-from proxy.composition.stopped import stopped_clients
-from proxy.config import load
+from proxy.bootstrap.offline import stopped_clients
+from proxy.config import load_settings
 from tests.support.certificates import Authority, Pair
 from tests.support.instance import Instance
 from tests.support.patience import PATIENCE
@@ -66,7 +66,7 @@ async def client(instance: Instance) -> dict[str, str]:
     )  # fmt: skip
     _, err = await process.communicate()
     assert process.returncode == 0, err
-    async with stopped_clients(load(None, instance.settings())) as clients:
+    async with stopped_clients(load_settings(None, instance.settings())) as clients:
         made = await clients.create("shop", "default", admin=False)
     return {"client_id": made.client.id, "client_secret": made.secret}
 

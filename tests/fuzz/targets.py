@@ -10,20 +10,19 @@ from typing import Final
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 from proxy.errors import Code, VaultError
-from proxy.model.path import Path, Step
-from proxy.model.value import Value
-from proxy.redactor.codecs import form
-from proxy.redactor.codecs import json as codec
-from proxy.redactor.override import named
-from proxy.redactor.paths import looser, readings, split_target
+from proxy.model.schema import Path, PathStep, Value
+from proxy.net.framing import ChunkReader
+from proxy.net.http1 import BadAnswerError, BadRequestError, Heads
+from proxy.net.request_reader import RequestReader
+from proxy.redactor import form
+from proxy.redactor.json import tree as codec
+from proxy.redactor.json.tree import TreeSelection
+from proxy.redactor.json.walk import walk
+from proxy.redactor.method_override import override_method
+from proxy.redactor.path import looser, readings, split_target
+from proxy.redactor.restore import splice
 from proxy.redactor.routing import Router
-from proxy.redactor.selectors import Found, Selection
-from proxy.redactor.splice import splice
-from proxy.redactor.walker import walk
-from proxy.web.request_head import BadRequestError, Heads
-from proxy.web.request_reader import RequestReader
-from proxy.web.upstream.chunks import ChunkReader
-from proxy.web.upstream.head import BadAnswerError
+from proxy.redactor.select import Selection
 from tests.support.rules import rules_of
 
 Target = Callable[[bytes], None]
@@ -108,16 +107,16 @@ def chunks(data: bytes) -> None:
 # ---------------------------------------------------------------------- bodies
 
 _SELECTIONS: list[tuple[Path | None, list[Path], list[Path]]] = [
-    ((), [("name",), ("address", "street"), ("tags", Step.EACH)], [("id",)]),
-    (("items", Step.EACH), [("name",)], []),
-    (None, [], [(Step.DEEP, "name")]),
-    ((Step.DEEP, "item"), [("name",)], [("a", 0)]),
-    ((Step.MEMBERS,), [("name",)], []),
+    ((), [("name",), ("address", "street"), ("tags", PathStep.EACH)], [("id",)]),
+    (("items", PathStep.EACH), [("name",)], []),
+    (None, [], [(PathStep.DEEP, "name")]),
+    ((PathStep.DEEP, "item"), [("name",)], [("a", 0)]),
+    ((PathStep.MEMBERS,), [("name",)], []),
 ]
 _COMPILED = [(paths, Selection(*paths)) for paths in _SELECTIONS]
 
 
-def _outcome(find: Callable[[], Found]) -> Found | Code:
+def _outcome(find: Callable[[], TreeSelection]) -> TreeSelection | Code:
     try:
         return find()
     except VaultError as fault:
@@ -136,11 +135,11 @@ def json_body(data: bytes) -> None:
         spans = sorted((leaf.start, leaf.end) for leaf in every)
         assert all(end <= start for (_, end), (start, _) in pairwise(spans))
         for start, end in spans:
-            codec.read(data[start:end])
-        changed = splice(data, [(start, end, codec.write(Value("token"))) for start, end in spans])
+            codec.read_json_value(data[start:end])
+        changed = splice(data, [(start, end, codec.write_json_value(Value("token"))) for start, end in spans])
         assert len(changed) == len(data) + sum(7 - (end - start) for start, end in spans)
         again = _outcome(partial(selection.find, changed))
-        assert isinstance(again, Found)
+        assert isinstance(again, TreeSelection)
         assert len(again.anchored) == len(found.anchored)
         assert [len(one.leaves) for one in again.objects] == [len(one.leaves) for one in found.objects]
         if not _LONG_NUMBER.search(data):  # the library refuses such
@@ -156,7 +155,7 @@ _DECLARED = ("name", "email", "person[name]", "tag_*")
 def form_body(data: bytes) -> None:
     """After a swap no reader finds another value under a declared name, and all other members are as they were."""
     try:
-        members = form.members(data, 200, _DECLARED)
+        members = form.form_members(data, 200, _DECLARED)
     except VaultError:
         return
     wanted = [m for m in members if any(form.pattern_matches(pattern, m.name) for pattern in _DECLARED)]
@@ -174,7 +173,7 @@ def override(data: bytes) -> None:
     """The method that a body names is found or the body is refused, whatever type it is said to have."""
     for types in ([], ["application/json"], ["application/x-www-form-urlencoded"], ["text/plain", "a/json"]):
         try:
-            method = named(types, data, 200)
+            method = override_method(types, data, 200)
         except VaultError:
             continue
         assert method is None or method == method.upper().strip()

@@ -7,11 +7,10 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proxy.audit.chain import BEGIN, sealed
-from proxy.audit.members import Event, body
-from proxy.audit.memory import Known
-from proxy.audit.segments import segment_path
-from proxy.audit.verify import Fault, verify
+from proxy.audit.chain import CHAIN_START, Known, sealed
+from proxy.audit.events import AuditEvent, body
+from proxy.audit.files import segment_path
+from proxy.audit.verify import LogFault, verify_log
 from tests.support.audit import MAC
 
 AT = "2026-11-22T03:00:00.000Z"
@@ -23,22 +22,22 @@ NUMBERS = st.integers(0, COUNT - 1)
 
 def chain() -> tuple[list[bytes], Known]:
     """A dozen lines, and what is remembered of them."""
-    bodies = [body(Event.REVEAL, schema="p", records=[f"r{number}"], fields=["email"]) for number in range(COUNT)]
-    whole, last = sealed(MAC, BEGIN, AT, bodies)
-    return whole.splitlines(keepends=True), Known(BEGIN, last)
+    bodies = [body(AuditEvent.REVEAL, schema="p", records=[f"r{number}"], fields=["email"]) for number in range(COUNT)]
+    whole, last = sealed(MAC, CHAIN_START, AT, bodies)
+    return whole.splitlines(keepends=True), Known(CHAIN_START, last)
 
 
 LINES, KNOWN = chain()
 
 
-def faults(lines: Sequence[bytes], cuts: Sequence[int] = ()) -> list[Fault]:
+def faults(lines: Sequence[bytes], cuts: Sequence[int] = ()) -> list[LogFault]:
     """What is found in these lines, put into files that end at ``cuts``."""
     with tempfile.TemporaryDirectory() as name:
         folder, start = Path(name), 0
         for end in (*sorted(set(cuts)), len(lines)):
             segment_path(folder, start + 1).write_bytes(b"".join(lines[start:end]))
             start = end
-        return verify(folder, MAC, KNOWN).faults
+        return verify_log(folder, MAC, KNOWN).faults
 
 
 @FEW

@@ -18,38 +18,38 @@ from proxy.storage.base import Store
 from proxy.storage.changes import (
     ANY_ROW,
     Accept,
-    Amend,
+    AddVersion,
     Attach,
     Bind,
     Change,
     Conflict,
     Detach,
-    Doubt,
-    Inscribe,
     Insert,
-    Part,
-    Recast,
+    MarkInDoubt,
     Reindex,
     Release,
     Remember,
     Remove,
     Replace,
-    Stage,
+    ReplaceCiphertext,
+    SealedPart,
+    StageRow,
     Unstage,
+    UpdateFile,
 )
 from proxy.storage.memory import MemoryStore
 from proxy.storage.rows import (
-    Cell,
     Column,
     ColumnType,
+    ColumnValue,
     File,
-    Layout,
     Past,
-    Reply,
     Row,
+    RowState,
     Staged,
     StagedKind,
-    State,
+    StoredReply,
+    TableLayout,
 )
 from tests.support.groups import Pair
 from tests.support.rows import LAYOUT as WIDE
@@ -73,7 +73,7 @@ few = st.one_of(st.just(()), hashes)
 @st.composite
 def rows(draw: st.DrawFn) -> Row:
     key = draw(st.one_of(st.none(), keys))
-    state = draw(st.sampled_from(State)) if key else State.PENDING
+    state = draw(st.sampled_from(RowState)) if key else RowState.PENDING
     return Row(
         draw(rids), key, b"sealed" if key else None, state, draw(st.integers(1, 2)), draw(instants), draw(instants),
         draw(st.one_of(st.none(), instants)), b"salt", draw(st.binary(max_size=2)), ("?",),
@@ -91,7 +91,7 @@ staged = st.builds(
     st.binary(),
 )
 pasts = st.builds(Past, rids, st.integers(1, 3), keys, instants, st.just(b"salt"), st.binary(max_size=1))
-replies = st.builds(Reply, keys, instants, st.binary(max_size=1), st.binary(max_size=1))
+replies = st.builds(StoredReply, keys, instants, st.binary(max_size=1), st.binary(max_size=1))
 names = st.sampled_from([h("n1"), h("n2")])
 # An object never holds the content of two files, so each has names of its own.
 files = st.builds(File, keys, rids, names, st.just(""), st.integers(0, 2), instants, instants, st.binary(max_size=1))
@@ -104,22 +104,34 @@ changes: st.SearchStrategy[Change] = st.one_of(
     st.builds(Accept, rids, instants),
     st.builds(Bind, rids, keys, st.binary(max_size=1), instants),
     st.builds(Replace, rows(), st.integers(1, 2)),
-    st.builds(Stage, staged, few, few),
+    st.builds(StageRow, staged, few, few),
     st.builds(Unstage, rids, sids),
-    st.builds(Doubt, rids, sids, instants, st.booleans()),
+    st.builds(MarkInDoubt, rids, sids, instants, st.booleans()),
     st.builds(Reindex, rids, few, few),
     st.builds(Remove, rids, st.booleans()),
-    st.builds(Inscribe, pasts),
+    st.builds(AddVersion, pasts),
     st.builds(Attach, objects),
-    st.builds(Amend, objects, rids),
-    st.builds(Amend, objects, rids, st.one_of(st.none(), objects.map(lambda file: file.object))),
+    st.builds(UpdateFile, objects, rids),
+    st.builds(UpdateFile, objects, rids, st.one_of(st.none(), objects.map(lambda file: file.object))),
     st.builds(Detach, rids, keys),
     st.builds(
-        Recast, st.just(Part.ROW), st.tuples(rids), st.tuples(bodies, sealed_keys), st.tuples(bodies, sealed_keys)
+        ReplaceCiphertext,
+        st.just(SealedPart.ROW),
+        st.tuples(rids),
+        st.tuples(bodies, sealed_keys),
+        st.tuples(bodies, sealed_keys),
     ),
-    st.builds(Recast, st.just(Part.STAGED), st.tuples(sids, rids), st.tuples(bodies), st.tuples(bodies)),
-    st.builds(Recast, st.just(Part.PAST), st.tuples(rids, st.integers(1, 3)), st.tuples(bodies), st.tuples(bodies)),
-    st.builds(Recast, st.just(Part.FILE), st.tuples(keys, rids), st.tuples(bodies), st.tuples(bodies)),
+    st.builds(
+        ReplaceCiphertext, st.just(SealedPart.STAGED), st.tuples(sids, rids), st.tuples(bodies), st.tuples(bodies)
+    ),
+    st.builds(
+        ReplaceCiphertext,
+        st.just(SealedPart.PAST),
+        st.tuples(rids, st.integers(1, 3)),
+        st.tuples(bodies),
+        st.tuples(bodies),
+    ),
+    st.builds(ReplaceCiphertext, st.just(SealedPart.FILE), st.tuples(keys, rids), st.tuples(bodies), st.tuples(bodies)),
     st.builds(
         Remember, replies, instants, st.lists(st.sampled_from((*RIDS, ANY_ROW)), max_size=2).map(tuple), st.booleans()
     ),
@@ -127,12 +139,12 @@ changes: st.SearchStrategy[Change] = st.one_of(
 commits = st.lists(changes, min_size=1, max_size=4)
 
 
-def fit(change: Change, layout: Layout) -> Change:
+def fit(change: Change, layout: TableLayout) -> Change:
     """The change with cells for the layout, made from its body so that they differ."""
     if not isinstance(change, Insert | Replace):
         return change
     number = len(change.row.body) + change.row.rid
-    made: dict[ColumnType, Cell] = {
+    made: dict[ColumnType, ColumnValue] = {
         ColumnType.HASH: h(number),
         ColumnType.TEXT: f"x{number}",
         ColumnType.DECIMAL: f"{number}.5",
@@ -183,16 +195,16 @@ class Engines:
     other: Store
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
-    def fresh(self) -> Layout:
-        layout = Layout(f"t{next(self.numbers)}", LAYOUTS[0])
+    def fresh(self) -> TableLayout:
+        layout = TableLayout(f"t{next(self.numbers)}", LAYOUTS[0])
         self.ensure(layout)
         return layout
 
-    def ensure(self, layout: Layout) -> None:
+    def ensure(self, layout: TableLayout) -> None:
         for store in (self.reference, self.other):
             self.runner.run(store.ensure(layout))
 
-    def agree(self, layout: Layout) -> None:
+    def agree(self, layout: TableLayout) -> None:
         expected = self.runner.run(whole(self.reference, layout.table))
         assert self.runner.run(whole(self.other, layout.table)) == expected
 

@@ -16,15 +16,15 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from proxy.errors import Code, VaultError
-from proxy.model.path import Path, Step
-from proxy.redactor.codecs import form
-from proxy.redactor.exchange.joined import Joined
-from proxy.redactor.exchange.ruled import RuleExchange
-from proxy.redactor.message import Answer, RawHeaders, Request
+from proxy.model.schema import Path, PathStep
+from proxy.redactor import form
+from proxy.redactor.exchange.bound_operation import BoundOperation
+from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.message import RawHeaders, Request, Response
 from proxy.redactor.plan import make_plan
-from proxy.redactor.rules import BodyPlace, IdPlace, Match, Operation, RequestRule, ResponseRule, Source, Verb
-from proxy.redactor.selectors import Selection
-from proxy.redactor.splice import splice
+from proxy.redactor.restore import splice
+from proxy.redactor.rules import BodyPlace, IdPlace, IdSource, Match, Operation, RequestRule, ResponseRule, Verb
+from proxy.redactor.select import Selection
 from tests.support.audit import witness
 from tests.support.documents import documents, spelled
 from tests.support.exchanges import FORM, JSON, Desk, desk
@@ -77,7 +77,7 @@ class Bench:
     base: Operation
 
     def operation(self, verb: Verb, place: BodyPlace, **query: str) -> Operation:
-        location = IdPlace(Source.HEADER, "location", template="/p/{id}")
+        location = IdPlace(IdSource.HEADER, "location", template="/p/{id}")
         return replace(
             self.base,
             verb=verb,
@@ -86,14 +86,14 @@ class Bench:
         )
 
     def exchange(self, operation: Operation) -> RuleExchange:
-        joined = Joined(make_plan(operation), self.desk.people, self.desk.metrics, witness())
+        joined = BoundOperation(make_plan(operation), self.desk.people, self.desk.metrics, witness())
         return RuleExchange(joined, Match(operation, {}), self.desk.vault)
 
     def send(self, exchange: RuleExchange, body: bytes, headers: RawHeaders = JSON, target: bytes = b"/p") -> Request:
         return self.runner.run(exchange.outgoing(Request("POST", target, headers, body)))
 
     def answer(self, exchange: RuleExchange, body: bytes, headers: RawHeaders = JSON) -> bytes:
-        return self.runner.run(exchange.incoming(Answer(200, headers + LOCATION, body))).body
+        return self.runner.run(exchange.incoming(Response(200, headers + LOCATION, body))).body
 
     def there_and_back(self, place: BodyPlace, body: bytes, headers: RawHeaders = JSON) -> tuple[bytes, list[bytes]]:
         """What the application gets, and what callers get when it echoes that: the writer at once, a reader later."""
@@ -185,10 +185,10 @@ def wider(draw: st.DrawFn, path: Path) -> Path:
     made: list[Any] = []
     for step in path:
         chance = draw(st.integers(0, 9))
-        wild = Step.EACH if isinstance(step, int) else Step.MEMBERS
+        wild = PathStep.EACH if isinstance(step, int) else PathStep.MEMBERS
         made.append(wild if chance == 0 or (chance < 6 and isinstance(step, int)) else step)
     if made and draw(st.integers(0, 9)) == 0:
-        made.insert(0, Step.DEEP)
+        made.insert(0, PathStep.DEEP)
     return tuple(made)
 
 
@@ -264,7 +264,7 @@ def raw_value(draw: st.DrawFn, text: str) -> bytes:
     """A text as a form member, each character escaped or not."""
     out = b""
     for char in text:
-        plain = form.write(char)
+        plain = form.write_form_value(char)
         every = b"".join(b"%%%02X" % byte for byte in char.encode())
         out += draw(st.sampled_from([plain, every, every.lower() if char != "%" else plain]))
     return out
@@ -319,7 +319,7 @@ def test_forms_are_swapped_member_by_member(bench, found):
         for (name, field, value, raw), segment in zip(found, answer.split(b"&") if found else [], strict=True):
             before, _, after = segment.partition(b"=")
             assert before == name
-            assert form.read(after) == value if field else after == raw
+            assert form.read_form_value(after) == value if field else after == raw
     assert bench.desk.idle
 
 
@@ -348,9 +348,9 @@ def test_parameters_of_an_address_are_swapped_for_same_value_tokens(bench, found
 
 CHOICES = [
     Choice((), (("a",), ("",)), ((0,),)),
-    Choice(None, (), ((Step.EACH,),)),
-    Choice((), ((Step.MEMBERS,),)),
-    Choice((Step.DEEP, Step.EACH), ((Step.DEEP, "a"),)),
+    Choice(None, (), ((PathStep.EACH,),)),
+    Choice((), ((PathStep.MEMBERS,),)),
+    Choice((PathStep.DEEP, PathStep.EACH), ((PathStep.DEEP, "a"),)),
 ]
 
 
@@ -401,7 +401,7 @@ def naughty_hold(bench: Bench, texts: Sequence[str]) -> None:
             sent, answers = bench.there_and_back(place, body)
             assert len(text) < 6 or text not in json.loads(sent)["x"]
             assert [json.loads(answer) for answer in answers] == [{"k": 1, "x": text}] * 2
-        body = b"k=1&x=" + form.write(text)
+        body = b"k=1&x=" + form.write_form_value(text)
         sent, answers = bench.there_and_back(place, body, FORM)
         assert answers == [body, body]
         assert (sent != body) is (text != "")

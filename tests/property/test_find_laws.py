@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 
 from proxy.crypto.keyset import Keyset
 from proxy.errors import VaultError
-from proxy.model.filters import read_aggregate, read_find
-from proxy.model.limits import DEFAULTS
-from proxy.model.reading import read_draft
+from proxy.model.filter_reader import read_aggregate, read_find
+from proxy.model.record import DEFAULTS
+from proxy.model.record_reader import read_draft
 from proxy.model.schema import Field, FieldType, Schema, Storage
 from proxy.storage import open_store
 from proxy.storage.base import Store
 from proxy.storage.memory import MemoryStore
-from proxy.vault.aggregate import Figures, aggregate
-from proxy.vault.closing import nothing
-from proxy.vault.collection import Recipe
-from proxy.vault.find import Asker, Found, find, page
-from proxy.vault.update import update
+from proxy.vault.collection import TableSpec
+from proxy.vault.records.aggregate import Figures, aggregate_groups
+from proxy.vault.records.commit import nothing
+from proxy.vault.records.find import FoundPage, PageAsker, find_page, page_of
+from proxy.vault.records.update import update
 from tests.support.contacts import Contacts, make_contacts
 from tests.support.oracle import Oracle, Plain
 
@@ -186,7 +186,7 @@ class Side:
         self, schema: Schema, sent: list[dict[str, Any]], changes: list[tuple[int, dict[str, Any]]]
     ) -> list[Plain]:
         """Create the records and then change some of them; every third expires soon."""
-        recipe = Recipe(schema, {}, None, addressed=False)
+        recipe = TableSpec(schema, {}, None, addressed=False)
         self.contacts = contacts = await make_contacts(self.store, self.keyset, recipe=recipe)
         records, clock, plain = contacts.records, contacts.clock, []
         for number, fields in enumerate(sent):
@@ -206,8 +206,8 @@ class Side:
         clock.advance(40 + len(sent) // 2)  # so that some of those that expire have, and some have not
         return plain
 
-    async def find(self, request: dict[str, Any]) -> Found[Any]:
-        return await find(self.contacts.records, read_find(self.contacts.records.schema, request, DEFAULTS))
+    async def find(self, request: dict[str, Any]) -> FoundPage[Any]:
+        return await find_page(self.contacts.records, read_find(self.contacts.records.schema, request, DEFAULTS))
 
     async def walk(self, request: dict[str, Any]) -> list[str | None]:
         """The keys of all records, page by page."""
@@ -215,7 +215,7 @@ class Side:
         query = read_find(records.schema, {**request, "options": {**request["options"], "offset": 0}}, DEFAULTS)
         keys: list[str | None] = []
         while True:
-            found = await page(records, query, DEFAULTS, Asker(lambda record: record.key, "me"))
+            found = await page_of(records, query, DEFAULTS, PageAsker(lambda record: record.key, "me"))
             keys += found.records
             if found.next is None:
                 return keys
@@ -223,10 +223,10 @@ class Side:
 
     async def aggregate(self, request: dict[str, Any]) -> list[Figures]:
         records = self.contacts.records
-        page = await aggregate(records, read_aggregate(records.schema, request, DEFAULTS), "me")
+        page = await aggregate_groups(records, read_aggregate(records.schema, request, DEFAULTS), "me")
         groups = list(page.groups)
         while page.next is not None:
-            page = await aggregate(records, page.next, "me")
+            page = await aggregate_groups(records, page.next, "me")
             groups += page.groups
         return groups
 

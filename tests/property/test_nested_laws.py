@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.errors import Code, VaultError
-from proxy.model.path import Path, Step
-from proxy.redactor.selectors import Found, Selection
-from proxy.redactor.walker import walk_nested
+from proxy.model.schema import Path, PathStep
+from proxy.redactor.json.tree import TreeSelection
+from proxy.redactor.json.walk import walk_nested
+from proxy.redactor.select import Selection
 
 LETTERS = st.sampled_from(["a", "b", "c", "A", "0", "1"])
 JOINTS = st.sampled_from([".", "/", "->", "[", "].", "[]", "]["])
@@ -20,16 +21,16 @@ DOCUMENTS = st.recursive(
 )
 STEPS: st.SearchStrategy[Any] = st.sampled_from(["a", "b", "c", "a.b"])
 PATHS: st.SearchStrategy[Path] = st.builds(
-    tuple, st.lists(STEPS | st.sampled_from([Step.EACH, 0]), min_size=1, max_size=3)
+    tuple, st.lists(STEPS | st.sampled_from([PathStep.EACH, 0]), min_size=1, max_size=3)
 )
 WILD: st.SearchStrategy[Path] = st.builds(
-    lambda step, path: (step, *path), st.sampled_from([Step.DEEP, Step.MEMBERS]), PATHS
+    lambda step, path: (step, *path), st.sampled_from([PathStep.DEEP, PathStep.MEMBERS]), PATHS
 )
 
 
-def outcome(find: Any, *order: Any) -> Found | Code:
+def outcome(find: Any, *order: Any) -> TreeSelection | Code:
     try:
-        found: Found = find(*order)
+        found: TreeSelection = find(*order)
         return found
     except VaultError as fault:
         return fault.code
@@ -54,11 +55,11 @@ def test_any_two_steps_of_a_way_that_are_written_as_one_name_are_refused(steps, 
         document = {name: document}
     body = json.dumps(document).encode()
     assert outcome(Selection((), [tuple(steps)], nested=True).find, body) is Code.AMBIGUOUS_JSON
-    assert isinstance(outcome(Selection((), [tuple(steps)]).find, body), Found)
+    assert isinstance(outcome(Selection((), [tuple(steps)]).find, body), TreeSelection)
 
 
 @given(DOCUMENTS, st.lists(PATHS, min_size=1, max_size=3))
 def test_what_is_not_refused_is_found_where_it_is_without_such_names(document, leaves):
     plain = json.dumps(document).encode()
-    if isinstance(outcome(Selection((), leaves, nested=True).find, plain), Found):
+    if isinstance(outcome(Selection((), leaves, nested=True).find, plain), TreeSelection):
         assert outcome(Selection((), leaves).find, plain) == outcome(Selection((), leaves, nested=True).find, plain)

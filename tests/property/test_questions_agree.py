@@ -10,26 +10,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.storage import open_store, sqlite_groups, sqlite_plan, sqlite_query, sqlite_tokens
+from proxy.storage import open_store
 from proxy.storage.base import Store
 from proxy.storage.changes import Insert, Remove
 from proxy.storage.memory import MemoryStore
 from proxy.storage.query import (
+    AggregateFunction,
+    AggregateMetric,
     All,
     Any,
     Compare,
     Compared,
-    Func,
     Grouping,
     Holds,
     Indexed,
     Is,
-    Metric,
     Order,
     Select,
     Where,
 )
-from proxy.storage.rows import Cell, Column, ColumnType, Layout, Row, State
+from proxy.storage.rows import Column, ColumnType, ColumnValue, Row, RowState, TableLayout
+from proxy.storage.sqlite import aggregate as sqlite_groups
+from proxy.storage.sqlite import plan
+from proxy.storage.sqlite import select as sqlite_query
 from tests.support.rows import h
 
 COLUMNS = (
@@ -88,7 +91,7 @@ def inserts(draw: st.DrawFn, columns: tuple[Column, ...]) -> list[Insert]:
         live = draw(st.sampled_from((True, True, True, False)))
         made, changed = draw(st.sampled_from(INSTANTS)), draw(st.sampled_from(INSTANTS))
         return Row(
-            rid, h(f"k{rid}") if live else None, None, State.LIVE if live else State.PENDING, draw(st.integers(1, 2)),
+            rid, h(f"k{rid}") if live else None, None, RowState.LIVE if live else RowState.PENDING, draw(st.integers(1, 2)),
             made, changed, draw(st.one_of(st.none(), st.none(), st.sampled_from(INSTANTS))), b"salt", b"body",
             tuple(draw(st.one_of(st.none(), VALUES[column.type])) for column in columns),
         )  # fmt: skip
@@ -141,8 +144,10 @@ def selects(draw: st.DrawFn, columns: tuple[Column, ...]) -> Select:
 def groupings(draw: st.DrawFn, columns: tuple[Column, ...]) -> Grouping:
     names = st.sampled_from([*FIXED, *(column.name for column in columns)])
     numbers = [column.name for column in columns if column.type in (ColumnType.INTEGER, ColumnType.DECIMAL)]
-    figures = st.builds(Metric, st.sampled_from(Func), st.sampled_from([*numbers, "@version", "@expires_at"]))
-    counts = st.builds(Metric, st.just(Func.COUNT), st.one_of(st.none(), names))
+    figures = st.builds(
+        AggregateMetric, st.sampled_from(AggregateFunction), st.sampled_from([*numbers, "@version", "@expires_at"])
+    )
+    counts = st.builds(AggregateMetric, st.just(AggregateFunction.COUNT), st.one_of(st.none(), names))
     return Grouping(
         draw(conditions(columns)),
         draw(st.integers(0, 3)),
@@ -164,7 +169,7 @@ class Engines:
         table = "q" + "".join(column.name[0] for column in columns)
         for store in self.stores:
             if table not in self._held:
-                self.runner.run(store.ensure(Layout(table, columns)))
+                self.runner.run(store.ensure(TableLayout(table, columns)))
             gone = [Remove(insert.row.rid) for insert in self._held.get(table, ())]
             self.runner.run(store.commit(table, [*gone, *rows]))
         self._held[table] = rows
@@ -201,12 +206,12 @@ def test_every_way_to_many_rows_gives_the_same(
     engines: Engines, data: st.DataObject, narrow: int, hidden: int, part: int
 ) -> None:
     with (  # bounds so small that a handful of rows is many
-        patch.object(sqlite_plan, "NARROW", narrow),
-        patch.object(sqlite_plan, "HIDDEN", hidden),
+        patch.object(plan, "NARROW_ROWS", narrow),
+        patch.object(plan, "HIDDEN", hidden),
         patch.object(sqlite_groups, "PART", part),
         patch.object(sqlite_groups, "SCATTERED", narrow),
-        patch.object(sqlite_tokens, "COUNTED", narrow),
-        patch.object(sqlite_query, "FEW", 1),
+        patch.object(plan, "MOST_COUNTED", narrow),
+        patch.object(sqlite_query, "FEW_ROWS", 1),
     ):
         compare(engines, data)
 
@@ -258,10 +263,13 @@ def walk(engines: Engines, table: str, query: Grouping) -> list[Anything]:
 @settings(max_examples=40)
 @given(values=st.lists(st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1)), min_size=1, max_size=30))
 def test_sums_are_exact_beyond_64_bits(engines: Engines, values: list[int | None]) -> None:
-    cells: list[tuple[Cell, ...]] = [(value,) for value in values]
+    cells: list[tuple[ColumnValue, ...]] = [(value,) for value in values]
     rows = [
-        Insert(Row(rid, h(rid), None, State.LIVE, 1, 1, 1, None, b"", b"", cell)) for rid, cell in enumerate(cells, 1)
+        Insert(Row(rid, h(rid), None, RowState.LIVE, 1, 1, 1, None, b"", b"", cell))
+        for rid, cell in enumerate(cells, 1)
     ]
     table = engines.fill((Column("visits", ColumnType.INTEGER),), rows)
-    (group,) = engines.aggregate(table, Grouping(All(()), 0, (), (Metric(Func.SUM, "visits"),), 1))
+    (group,) = engines.aggregate(
+        table, Grouping(All(()), 0, (), (AggregateMetric(AggregateFunction.SUM, "visits"),), 1)
+    )
     assert group.figures == (sum(value for value in values if value is not None),)

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.errors import Code, VaultError
-from proxy.model.filters import read_aggregate, read_find
-from proxy.model.limits import DEFAULTS
+from proxy.model.filter_reader import read_aggregate, read_find
 from proxy.model.query import Aggregation
-from proxy.model.reading import read_draft, read_drafts
-from tests.unit.model.test_conditions import SCHEMA
+from proxy.model.record import DEFAULTS
+from proxy.model.record_reader import read_draft, read_drafts
+from tests.unit.model.test_filter_language import SCHEMA
 
 MARK = "Zaphod"
 NAMES = [field.name for field in SCHEMA.fields]

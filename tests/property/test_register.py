@@ -12,11 +12,11 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.storage import open_store
 from proxy.storage.base import Store
-from proxy.vault.closing import nothing
-from proxy.vault.delete import delete_one
 from proxy.vault.janitor import prune, sweep_expired
-from proxy.vault.update import update
-from proxy.vault.write import create
+from proxy.vault.records.commit import nothing
+from proxy.vault.records.create import store_records
+from proxy.vault.records.delete import delete_one
+from proxy.vault.records.update import update
 from tests.support.contacts import Contacts, contact, make_contacts
 from tests.support.register import Done, linearizable
 
@@ -78,16 +78,16 @@ class Client:
         return self._ticks[0]
 
     async def _create(self, value: int) -> int:
-        (made,) = await create(self._contacts.records, [contact("a", age=value)], "x", nothing)
+        (made,) = await store_records(self._contacts.records, [contact("a", age=value)], "x", nothing)
         return int(made.fields["age"])
 
     async def _brief(self, value: int) -> None:
         draft = contact("a", age=value, expires_at=self._contacts.clock())
-        await create(self._contacts.records, [draft], "x", nothing)
+        await store_records(self._contacts.records, [draft], "x", nothing)
 
     async def _put(self, value: int) -> int:
         drafts = [contact("a", age=value)]
-        (made,) = await create(self._contacts.records, drafts, "x", nothing, on_existing="update")
+        (made,) = await store_records(self._contacts.records, drafts, "x", nothing, on_existing="update")
         return int(made.fields["age"])
 
     async def _update(self, value: int) -> int | None:

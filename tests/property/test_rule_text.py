@@ -9,13 +9,12 @@ from hypothesis import strategies as st
 
 from proxy.errors import Code, VaultError
 from proxy.redactor.load import load_text
-from proxy.redactor.load.faults import Faults
-from proxy.redactor.load.tree import plain, read_tree
+from proxy.redactor.load.yaml_tree import RuleFaults, plain_values, read_tree
 from proxy.redactor.rules import RuleSet
 
 EXAMPLE = Path(__file__).parents[2] / "rules" / "contacts.yaml"
 TEXT = EXAMPLE.read_text("utf-8")
-TREE = read_tree(TEXT, "f", Faults())
+TREE = read_tree(TEXT, "f", RuleFaults())
 
 WORDS = st.sampled_from(
     (
@@ -51,7 +50,7 @@ def paths(node: Any, prefix: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 def damaged_documents(draw: st.DrawFn) -> str:
     """The example with a few places replaced, removed or given a stranger beside them; JSON is YAML."""
     assert TREE is not None
-    document: Any = json.loads(json.dumps(plain(TREE)))
+    document: Any = json.loads(json.dumps(plain_values(TREE)))
     for _ in range(draw(st.integers(1, 3))):
         path = draw(st.sampled_from(paths(document)[1:]))
         holder = document
@@ -90,6 +89,6 @@ def test_any_text_is_refused_with_places(text):
 
 def test_the_document_that_is_damaged_loads_when_it_is_not():
     assert TREE is not None
-    loaded = outcome(json.dumps(plain(TREE)))
+    loaded = outcome(json.dumps(plain_values(TREE)))
     assert isinstance(loaded, RuleSet)
     assert len(loaded.operations) == len(load_text(TEXT).operations)

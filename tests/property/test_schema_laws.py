@@ -11,18 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.errors import Code, VaultError
-from proxy.model.filters import read_find
-from proxy.model.limits import DEFAULTS
-from proxy.model.record import Draft
+from proxy.model.filter_reader import read_find
+from proxy.model.record import DEFAULTS, RecordDraft
 from proxy.model.schema import FieldType, Schema
 from proxy.storage.rows import Row
-from proxy.vault import migration
-from proxy.vault.closing import nothing
-from proxy.vault.delete import delete_many
-from proxy.vault.entries import Origin
-from proxy.vault.find import find
-from proxy.vault.update import update
-from proxy.vault.write import create
+from proxy.vault import job
+from proxy.vault.records.commit import nothing
+from proxy.vault.records.create import store_records
+from proxy.vault.records.delete import delete_many
+from proxy.vault.records.find import find_page
+from proxy.vault.records.update import update
+from proxy.vault.schema_store import Origin
 from tests.support.catalogs import Shelf, make_shelf, schema
 
 STORAGES = st.sampled_from(["indexed", "indexed_hashed", "encrypted"])
@@ -53,13 +52,13 @@ class Gate:
 
     def __init__(self) -> None:
         self._left = asyncio.Semaphore(0)
-        self._batch = migration.Pass._batch
+        self._batch = job.Pass._batch
 
     def turn(self, batches: int) -> None:
         for _ in range(batches):
             self._left.release()
 
-    async def batch(self, one: migration.Pass, rows: Sequence[Row], visit: migration.Visit) -> None:
+    async def batch(self, one: job.Pass, rows: Sequence[Row], visit: job.RowVisitor) -> None:
         await self._left.acquire()
         await self._batch(one, rows, visit)
 
@@ -113,8 +112,8 @@ async def put(shelf: Shelf, key: str, number: int, names: set[str]) -> None:
             for field in records.schema.fields
             if field.name != "id"
         }
-        if not await update(records, [Draft(key, {"id": key, **fields})], "test", nothing):
-            await create(records, [Draft(key, {"id": key, **fields})], "test", nothing)
+        if not await update(records, [RecordDraft(key, {"id": key, **fields})], "test", nothing):
+            await store_records(records, [RecordDraft(key, {"id": key, **fields})], "test", nothing)
 
 
 async def delete(shelf: Shelf, key: str) -> None:
@@ -183,7 +182,7 @@ async def answer(shelf: Shelf, question: dict[str, Any]) -> list[Any] | Code:
     with shelf.catalog.using():
         records = shelf.catalog.records("contact")
         try:
-            found = await find(records, read_find(records.schema, question, DEFAULTS))
+            found = await find_page(records, read_find(records.schema, question, DEFAULTS))
         except VaultError as error:
             return error.code
         return [(record.key, record.fields) for record in found.records]
@@ -210,10 +209,10 @@ async def agrees(shelf: Shelf) -> Shelf:
 async def compare(steps: list[tuple[Any, ...]]) -> None:
     gate = Gate()
 
-    async def batch(one: migration.Pass, rows: Sequence[Row], visit: migration.Visit) -> None:
+    async def batch(one: job.Pass, rows: Sequence[Row], visit: job.RowVisitor) -> None:
         await gate.batch(one, rows, visit)
 
-    with patch.object(migration.Pass, "_batch", batch):
+    with patch.object(job.Pass, "_batch", batch):
         shelf = await lived(gate, steps)
     wanted = [step[1] for step in steps if step[0] == "define"]
     definition = shelf.catalog.declared("contact").schema
@@ -230,5 +229,5 @@ async def compare(steps: list[tuple[Any, ...]]) -> None:
 @settings(max_examples=100, deadline=None)
 @given(STEPS)
 def test_what_a_schema_has_been_cannot_be_told_from_its_answers(steps: list[tuple[Any, ...]]) -> None:
-    with patch.object(migration, "_BATCH", 2), patch.object(migration, "_NOTED", 1):
+    with patch.object(job, "_BATCH", 2), patch.object(job, "_NOTED", 1):
         asyncio.run(compare(steps))

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from proxy.crypto.aead import RecordAead
 from proxy.crypto.keyset import Keyset
-from proxy.crypto.master import MasterKey
+from proxy.crypto.master_key import MasterKey
 from proxy.errors import Code, VaultError
 
 KEYSET = Keyset.create("test")

@@ -8,14 +8,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from proxy.errors import Code, VaultError
-from proxy.model.path import Path
-from proxy.model.value import Value
-from proxy.redactor.codecs import form
-from proxy.redactor.codecs import json as codec
-from proxy.redactor.nesting import fits
-from proxy.redactor.selectors import Found, Selection
-from proxy.redactor.splice import splice
-from proxy.redactor.walker import walk
+from proxy.model.schema import Path, Value
+from proxy.redactor import form
+from proxy.redactor.json import tree as codec
+from proxy.redactor.json.nesting import depth_fits
+from proxy.redactor.json.tree import TreeSelection
+from proxy.redactor.json.walk import walk
+from proxy.redactor.restore import splice
+from proxy.redactor.select import Selection
 from tests.support.documents import Object, broken, documents, meaning, parsed, paths, spelled
 
 PATHS = st.lists(paths(wild=False, empty=False), max_size=4)
@@ -24,7 +24,9 @@ OBJECTS = st.none() | st.just(()) | paths(wild=False)
 VALUES = st.text().map(Value) | st.sampled_from([Value("1.0", json=True), Value("[null]", json=True)])
 
 
-def outcome(objects: Path | None, leaves: list[Path], anchored: list[Path], body: bytes, depth: int) -> Found | Code:
+def outcome(
+    objects: Path | None, leaves: list[Path], anchored: list[Path], body: bytes, depth: int
+) -> TreeSelection | Code:
     try:
         return walk(objects, leaves, anchored, body, depth)
     except VaultError as fault:
@@ -35,7 +37,7 @@ def agree(objects: Path | None, leaves: list[Path], anchored: list[Path], body: 
     selection = Selection(objects, leaves, anchored)
     for _ in range(2):  # the second time with what the first one remembered
         try:
-            found: Found | Code = selection.find(body, depth)
+            found: TreeSelection | Code = selection.find(body, depth)
         except VaultError as fault:
             found = fault.code
         assert found == outcome(objects, leaves, anchored, body, depth)
@@ -67,9 +69,9 @@ def test_only_the_selected_values_change(body, leaves, data):
     found = Selection((), leaves).find(body)
     spans = [(leaf.start, leaf.end) for one in found.objects for leaf in one.leaves]
     values = [data.draw(VALUES) for _ in spans]
-    changed = splice(body, [(*span, codec.write(value)) for span, value in zip(spans, values, strict=True)])
+    changed = splice(body, [(*span, codec.write_json_value(value)) for span, value in zip(spans, values, strict=True)])
     new_spans = moved(spans, values)
-    assert [codec.read(changed[start:end]) for start, end in new_spans] == values
+    assert [codec.read_json_value(changed[start:end]) for start, end in new_spans] == values
     assert splice(changed, [(*new, body[slice(*old)]) for new, old in zip(new_spans, spans, strict=True)]) == body
     again = Selection((), leaves).find(changed).objects
     assert {(leaf.start, leaf.end) for one in again for leaf in one.leaves} == set(new_spans)
@@ -79,7 +81,7 @@ def moved(spans: list[tuple[int, int]], values: list[Value]) -> list[tuple[int, 
     """Where replaced stretches stand afterwards."""
     shift, out = 0, []
     for (start, end), value in zip(spans, values, strict=True):
-        length = len(codec.write(value))
+        length = len(codec.write_json_value(value))
         out.append((start + shift, start + shift + length))
         shift += length - (end - start)
     return out
@@ -112,7 +114,7 @@ def test_nesting_is_counted_exactly(body, depth):
 
     tree = json.loads(body, object_pairs_hook=lambda pairs: [value for _, value in pairs])
     for padded in (body, body + b" " * 5000):  # small documents are counted in another way
-        assert fits(padded, depth) == (height(tree) <= depth)
+        assert depth_fits(padded, depth) == (height(tree) <= depth)
 
 
 @given(
@@ -134,15 +136,15 @@ def test_a_splice_is_the_pieces_between_the_edits(body, edits):
 
 @given(VALUES)
 def test_a_json_value_that_is_written_is_read_back(value):
-    raw = codec.write(value)
-    assert codec.read(raw) == codec.read(memoryview(raw)) == value
+    raw = codec.write_json_value(value)
+    assert codec.read_json_value(raw) == codec.read_json_value(memoryview(raw)) == value
     json.loads(raw)
 
 
 @given(st.text())
 def test_a_form_value_that_is_written_is_read_back(text):
-    raw = form.write(text)
-    assert form.read(raw) == text
+    raw = form.write_form_value(text)
+    assert form.read_form_value(raw) == text
     assert not set(raw) & set(b"&=;# \r\n")
 
 
@@ -151,9 +153,9 @@ PAIRS = st.lists(st.tuples(st.text(max_size=5), st.text(max_size=5)), max_size=6
 
 @given(PAIRS, st.data())
 def test_a_form_is_read_as_the_standard_library_reads_it_and_only_the_edited_members_change(pairs, data):
-    body = b"&".join(form.write(name) + b"=" + form.write(value) for name, value in pairs)
-    members = form.members(body, 100)
-    assert [(member.name, form.read(body[member.start : member.end])) for member in members] == pairs
+    body = b"&".join(form.write_form_value(name) + b"=" + form.write_form_value(value) for name, value in pairs)
+    members = form.form_members(body, 100)
+    assert [(member.name, form.read_form_value(body[member.start : member.end])) for member in members] == pairs
     assert parse_qsl(body.decode(), keep_blank_values=True) == pairs
     chosen = [number for number in range(len(members)) if data.draw(st.booleans())]
     changed = splice(body, [members[number].edit("täken") for number in chosen])
@@ -165,8 +167,8 @@ def test_a_form_is_read_as_the_standard_library_reads_it_and_only_the_edited_mem
 def test_spans_of_a_form_hold_its_raw_values(text):
     body = text.encode()
     assume("%" not in text)
-    members = form.members(body, 100)
-    assert [(member.name, form.read(body[member.start : member.end])) for member in members] == parse_qsl(
+    members = form.form_members(body, 100)
+    assert [(member.name, form.read_form_value(body[member.start : member.end])) for member in members] == parse_qsl(
         text, keep_blank_values=True
     )
     for member in members:

@@ -11,11 +11,10 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from proxy.errors import Code, VaultError
-from proxy.model.value import Value
-from proxy.tokenization import KINDS, make_shape
+from proxy.model.schema import Value
+from proxy.tokenization import FIELD_KINDS, make_shape
 from proxy.tokenization.base import Tokenizer
-from proxy.tokenization.dateformat import read_date
-from proxy.tokenization.normal import normalize
+from proxy.tokenization.normalize import normalize, read_date
 from tests.support.shapes import bound, is_email, luhn_by_hand, only_digits, same_form
 
 RIDS = st.integers(0, 2**64 - 1)
@@ -84,7 +83,7 @@ def test_any_text_can_be_asked_about(name, text):
 
 
 @pytest.mark.parametrize("name", ANY_TEXT)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FIELD_KINDS)
 @given(text=TEXTS)
 def test_same_agrees_on_equal_normal_forms(name, kind, text):
     tokenizer = of(name, kind, same=True)
@@ -219,7 +218,7 @@ def test_whatever_the_text_there_is_another_or_a_refusal_that_does_not_show_it(n
         assert text not in refusal.message or any(other and text in other.message for other in others)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FIELD_KINDS)
 @given(text=TEXTS)
 def test_a_normal_form_is_its_own(kind, text):
     once = normalize(kind, text, "se")

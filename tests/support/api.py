@@ -8,19 +8,19 @@ from typing import Any, cast
 import aiohttp
 from aiohttp import web
 
+from proxy.api.app import vault_app
+from proxy.api.connection import VaultConnection
+from proxy.api.context import ApiHandler, ApiOperation, ApiRequest, ApiResponse, Services, Space
 from proxy.auth.policies import Policies
-from proxy.auth.sealed import SealedNote
+from proxy.auth.sealed_notes import SealedNote
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
-from proxy.model.access import Principal
+from proxy.model.record import Principal
+from proxy.net.client_address import Trusted
+from proxy.net.listener import listen
 from proxy.storage.memory import MemoryStore
-from proxy.vault.catalog import Declared
-from proxy.vault.records import Records
-from proxy.web.api.app import vault_app
-from proxy.web.api.connection import VaultConnection
-from proxy.web.api.operation import Answer, Call, Handler, Operation, Services, Space
-from proxy.web.listening import listen
-from proxy.web.peers import Trusted
+from proxy.vault.records.repository import Records
+from proxy.vault.schemas.catalog import DeclaredSchema
 from tests.support.audit import Kept, auditing
 
 #: What the tests' own access check takes.
@@ -46,7 +46,7 @@ async def access(request: web.Request) -> Principal:
     return TOKENS[name]
 
 
-async def once(call: Call, handler: Handler) -> Answer:
+async def once(call: ApiRequest, handler: ApiHandler) -> ApiResponse:
     """Every request is carried out."""
     return await handler(call)
 
@@ -60,7 +60,7 @@ class NoSchemas:
     def records(self, name: str) -> Records:
         raise VaultError(Code.UNKNOWN_SCHEMA, f"There is no {name}.")
 
-    def schemas(self) -> list[Declared]:
+    def schemas(self) -> list[DeclaredSchema]:
         return []
 
 
@@ -112,7 +112,7 @@ class Client:
 
 
 @asynccontextmanager
-async def serving(made: Services, *operations: Operation) -> AsyncIterator[Client]:
+async def serving(made: Services, *operations: ApiOperation) -> AsyncIterator[Client]:
     """Operations, or those of the table, on a free port; and a client of them."""
     app = vault_app(made, operations) if operations else vault_app(made)
     async with listen("vault", ("127.0.0.1", 0), app, connections=VaultConnection) as address:

@@ -11,9 +11,9 @@ from proxy.objectstore.memory import MemoryObjects
 from proxy.storage.base import Store
 from proxy.storage.changes import Change
 from proxy.storage.rows import File
-from proxy.vault.attached import Label
-from proxy.vault.attachments import Incoming, Owner, attachments_of, download, replace, upload
-from proxy.vault.contents import Contents
+from proxy.vault.attachment_content import Contents
+from proxy.vault.attachments.service import IncomingFile, Owner, download, replace_attachment_of, upload
+from proxy.vault.records.attachment_metadata import Label, attachments_of
 from tests.support.contacts import Contacts, contact, make_contacts
 
 LIMIT = 3_000_000
@@ -50,12 +50,14 @@ class Files:
 
     async def add(self, content: bytes, name: str = "cv.pdf", key: str = "a", mime: str = "text/plain") -> Attachment:
         """Upload a file."""
-        incoming = Incoming(Label(name, mime), in_pieces(content))
+        incoming = IncomingFile(Label(name, mime), in_pieces(content))
         return await upload(self.contents, self.owner(key), incoming, nothing)
 
     async def put(self, content: bytes, name: str = "cv.pdf", key: str = "a", mime: str = "text/plain") -> Attachment:
         """Replace a file."""
-        return await replace(self.contents, self.owner(key), Incoming(Label(name, mime), in_pieces(content)))
+        return await replace_attachment_of(
+            self.contents, self.owner(key), IncomingFile(Label(name, mime), in_pieces(content))
+        )
 
     async def read(self, file_id: str, start: int = 0, stop: int | None = None, key: str = "a") -> bytes:
         """Download a file, or a part of it."""

@@ -6,19 +6,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from proxy.audit.baits import Baits
-from proxy.audit.marks import marks
-from proxy.audit.memory import Forgetful, recall
-from proxy.audit.opening import open_trail
-from proxy.audit.segments import segments
-from proxy.audit.sink import Nowhere, Sink
-from proxy.audit.trail import Options, Trail
-from proxy.audit.verify import Findings, verify
-from proxy.audit.witness import Witness
+from proxy.api.audit import Auditing
+from proxy.audit.chain import Forgetful, recall
+from proxy.audit.files import log_segments
+from proxy.audit.honeytokens import Baits, Witness
+from proxy.audit.log import Options, Trail
+from proxy.audit.open_log import marks, open_trail
+from proxy.audit.sinks import Nowhere, Sink
+from proxy.audit.verify import LogFindings, verify_log
 from proxy.clock import Clock, ManualClock
 from proxy.crypto.prf import hasher
 from proxy.errors import Code, VaultError
-from proxy.web.api.auditing import Auditing
 
 #: The keyed hash of every log of a test.
 MAC = hasher(b"audit key of the tests, 32 bytes")
@@ -30,7 +28,7 @@ Remembered = Forgetful
 
 def lines(folder: Path) -> list[dict[str, Any]]:
     """Every line of a folder."""
-    return [json.loads(line) for path in segments(folder) for line in path.read_bytes().splitlines()]
+    return [json.loads(line) for path in log_segments(folder) for line in path.read_bytes().splitlines()]
 
 
 def told(folder: Path, *events: str) -> list[dict[str, Any]]:
@@ -98,6 +96,6 @@ async def trail(folder: Path, memory: Remembered | None = None, **given: Any) ->
         await made.close(memory)
 
 
-async def verified(folder: Path, memory: Remembered | None = None) -> Findings:
+async def verified(folder: Path, memory: Remembered | None = None) -> LogFindings:
     """What a look at a folder finds."""
-    return verify(folder, MAC, None if memory is None else await recall(memory))
+    return verify_log(folder, MAC, None if memory is None else await recall(memory))

@@ -10,9 +10,9 @@ from unittest.mock import patch
 
 import argon2
 
-from proxy.auth.clients import Made
-from proxy.auth.opening import AuthOptions, open_service
-from proxy.auth.service import TokenService
+from proxy.auth.clients import NewClient
+from proxy.auth.policies import AuthOptions, open_service
+from proxy.auth.token_service import TokenService
 from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
 from proxy.storage.base import Store
@@ -34,10 +34,10 @@ class Office:
     service: TokenService
     outcomes: Counter[str] = field(default_factory=Counter)
 
-    async def client(self, *, admin: bool = False) -> Made:
+    async def client(self, *, admin: bool = False) -> NewClient:
         return await self.service.clients.create("shop", "default", admin=admin)
 
-    async def token(self, made: Made) -> str:
+    async def token(self, made: NewClient) -> str:
         answer = await self.service.token(form(), basic(made.client.id, made.secret), "192.0.2.1")
         token: str = answer["access_token"]
         return token

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from proxy.errors import VaultError
-from proxy.model.definition import read_definition
-from proxy.model.record import Draft
+from proxy.model.record import RecordDraft
 from proxy.model.schema import Schema
+from proxy.model.schema_document import read_definition
 from proxy.storage.query import Is, Select
-from proxy.vault.catalog import Applied, Catalog, open_catalog
-from proxy.vault.closing import nothing
-from proxy.vault.entries import Origin
-from proxy.vault.write import create
+from proxy.vault.records.commit import nothing
+from proxy.vault.records.create import store_records
+from proxy.vault.schema_store import Origin
+from proxy.vault.schemas.catalog import Applied, Catalog, open_catalog
 from tests.support.vaults import Bench, make_bench
 
 
@@ -35,8 +35,8 @@ class Shelf:
     async def add(self, key: str, name: str = "contact", **values: Any) -> None:
         """A new record."""
         with self.catalog.using():
-            draft = Draft(key, {"id": key, **values})
-            await create(self.catalog.records(name), [draft], "test", nothing)
+            draft = RecordDraft(key, {"id": key, **values})
+            await store_records(self.catalog.records(name), [draft], "test", nothing)
 
     async def values(self, name: str = "contact") -> dict[str, dict[str, Any]]:
         """The values of all records by key, without the keys."""

@@ -8,16 +8,16 @@ from msgspec import UNSET, UnsetType
 
 from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
-from proxy.model.record import Draft, Record
+from proxy.model.record import Record, RecordDraft
 from proxy.model.schema import Field, FieldType, Schema, Storage
 from proxy.storage.base import Store
 from proxy.storage.memory import MemoryStore
 from proxy.storage.rows import Row
-from proxy.vault.closing import nothing
-from proxy.vault.collection import History, Recipe, Sequencer, Surroundings
-from proxy.vault.records import Records
+from proxy.vault.collection import HistoryPolicy, Sequencer, TableSpec, VaultContext
+from proxy.vault.records.commit import nothing
+from proxy.vault.records.create import store_records
+from proxy.vault.records.repository import Records
 from proxy.vault.vault import Vault, VaultOptions
-from proxy.vault.write import create
 
 CONTACT = Schema(
     "contact",
@@ -44,9 +44,9 @@ class Contacts:
     records: Records
     events: Counter[str]
 
-    async def add(self, *drafts: Draft) -> list[Record]:
+    async def add(self, *drafts: RecordDraft) -> list[Record]:
         """Create them, as the client ``someone``."""
-        return await create(self.records, drafts, "someone", nothing)
+        return await store_records(self.records, drafts, "someone", nothing)
 
     async def row(self, key: str) -> Row | None:
         """What the store has under a key, expired or not."""
@@ -66,8 +66,8 @@ class Contacts:
 async def make_contacts(
     store: Store | None = None,
     keyset: Keyset | None = None,
-    history: History | None = None,
-    recipe: Recipe | None = None,
+    history: HistoryPolicy | None = None,
+    recipe: TableSpec | None = None,
 ) -> Contacts:
     """A vault with the records of ``CONTACT``."""
     clock, events = ManualClock(), Counter[str]()
@@ -76,16 +76,16 @@ async def make_contacts(
     def observe(event: str, _schema: str, count: int) -> None:
         events[event] += count
 
-    history = history or History()
-    around = Surroundings(
+    history = history or HistoryPolicy()
+    around = VaultContext(
         "test", keyset or Keyset.create("test"), store, clock, Sequencer(clock), "SE", observe, history
     )
     vault = Vault(around, VaultOptions("test", "SE", 7 * 86_400_000, history))
-    collection = await vault.collection(recipe or Recipe(CONTACT, {}, None, addressed=False))
+    collection = await vault.collection(recipe or TableSpec(CONTACT, {}, None, addressed=False))
     return Contacts(store, clock, vault, Records(collection), events)
 
 
-def contact(key: str | None, *, expires_at: int | UnsetType | None = UNSET, at: str = "", **fields: Any) -> Draft:
+def contact(key: str | None, *, expires_at: int | UnsetType | None = UNSET, at: str = "", **fields: Any) -> RecordDraft:
     """A draft of a contact."""
     own = {} if key is None else {"id": key}
-    return Draft(key, {**own, **fields}, expires_at, at)
+    return RecordDraft(key, {**own, **fields}, expires_at, at)

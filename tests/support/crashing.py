@@ -22,28 +22,28 @@ from proxy.errors import Code, VaultError
 #: Step: the function that it is. Each is reached twice: ``NAME.before`` and ``NAME.after``.
 STEPS: dict[str, tuple[str, ...]] = {
     # the first start
-    "folder": ("proxy.storage.sqlite_file:_claim",),
-    "file": ("proxy.storage.sqlite_file:_make",),
-    "format": ("proxy.storage.sqlite_file:migrate",),
-    "draft of the key": ("proxy.crypto.keyfile:_fill",),
-    "key": ("proxy.crypto.sources:FileSource.create",),
-    "note": ("proxy.storage.sqlite:SqliteStore.put_note",),
-    "table": ("proxy.storage.sqlite:SqliteStore.ensure",),
+    "folder": ("proxy.storage.sqlite.file:_claim",),
+    "file": ("proxy.storage.sqlite.file:_make",),
+    "format": ("proxy.storage.sqlite.file:run_migrations",),
+    "draft of the key": ("proxy.crypto.key_file:_fill",),
+    "key": ("proxy.crypto.key_sources:FileSource.create",),
+    "note": ("proxy.storage.sqlite.store:SqliteStore.put_note",),
+    "table": ("proxy.storage.sqlite.store:SqliteStore.ensure",),
     # the end of an environment
-    "notes": ("proxy.storage.sqlite:SqliteStore.drop_notes",),
-    "drop": ("proxy.storage.sqlite:SqliteStore.drop",),
+    "notes": ("proxy.storage.sqlite.store:SqliteStore.drop_notes",),
+    "drop": ("proxy.storage.sqlite.store:SqliteStore.drop",),
     # one exchange
-    "stage": ("proxy.redactor.exchange.writing:Writing.stage",),
-    "commit": ("proxy.storage.sqlite:SqliteStore.commit",),
-    "transaction": ("proxy.storage.sqlite_apply:_together",),
-    "send": ("proxy.web.upstream.client:HttpUpstream.send",),
+    "stage": ("proxy.redactor.exchange.staging:Writing.stage",),
+    "commit": ("proxy.storage.sqlite.store:SqliteStore.commit",),
+    "transaction": ("proxy.storage.sqlite.apply:_together",),
+    "send": ("proxy.net.client:HttpUpstream.send",),
     "settle": tuple(
-        f"proxy.redactor.exchange.writing:Writing.{verb}" for verb in ("bind", "promote", "remove", "drop", "doubt")
+        f"proxy.redactor.exchange.staging:Writing.{verb}" for verb in ("bind", "promote", "remove", "drop", "doubt")
     ),
-    "answer": tuple(f"proxy.web.writer:{verb}" for verb in ("restored", "whole", "refuse", "stream")),
+    "answer": tuple(f"proxy.net.response:{verb}" for verb in ("restored", "whole", "refuse", "stream")),
     # later
-    "log": ("proxy.storage.sqlite_writer:Writer._move_log",),
-    "reconcile": ("proxy.redactor.exchange.ruled:reconcile",),
+    "log": ("proxy.storage.sqlite.writer:SqliteWriter._move_log",),
+    "reconcile": ("proxy.redactor.exchange.exchange:reconcile",),
 }
 
 
@@ -77,10 +77,10 @@ def live(life: Life) -> int:
     for verb in life.failing:
         _break(verb, life.armed)
     if life.quick:
-        _set("proxy.bootstrap:_UPKEEP", 0.05)
-        _set("proxy.storage.sqlite_writer:IDLE", 0.02)
+        _set("proxy.bootstrap.instance:_UPKEEP", 0.05)
+        _set("proxy.storage.sqlite.writer:WRITER_IDLE", 0.02)
     if life.upkeep:
-        _set("proxy.bootstrap:_UPKEEP", life.upkeep)
+        _set("proxy.bootstrap.instance:_UPKEEP", life.upkeep)
         _wrap("proxy.vault.vault:Vault.upkeep", _nothing, _round)
     if life.shift:
         _shift(life.shift)
@@ -155,7 +155,7 @@ def _wrap(place: str, before: Callable[[], None], after: Callable[[], None]) -> 
 def _break(verb: str, while_exists: str) -> None:
     """Let a verb of the store fail for as long as the file exists."""
     verb, _, change = verb.partition(" ")
-    owner, name = _place(f"proxy.storage.sqlite:SqliteStore.{verb}")
+    owner, name = _place(f"proxy.storage.sqlite.store:SqliteStore.{verb}")
     inner = getattr(owner, name)
 
     @wraps(inner)
@@ -173,8 +173,8 @@ def _shift(milliseconds: int) -> None:
     def shifted() -> int:
         return inner() + milliseconds
 
-    _set("proxy.bootstrap:system_clock", shifted)
-    function = importlib.import_module("proxy.bootstrap").running.__wrapped__
+    _set("proxy.bootstrap.instance:system_clock", shifted)
+    function = importlib.import_module("proxy.bootstrap.instance").running.__wrapped__
     function.__defaults__ = tuple(shifted if value is inner else value for value in function.__defaults__)
 
 
@@ -214,7 +214,7 @@ def main() -> None:
     """Fork for each line until standard input ends; then end what still lives."""
     for name in (
         "proxy.cli",
-        "proxy.bootstrap",
+        "proxy.bootstrap.instance",
         "uvloop",
         *{place.partition(":")[0] for p in STEPS.values() for place in p},
     ):

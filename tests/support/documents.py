@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from proxy.model.path import Path, Step
+from proxy.model.schema import Path, PathStep
 
 #: Few names, so that selectors meet them, and some that are the same to careless readers.
 NAMES = ("a", "b", "id", "é", "x/y", 'q"', "A", "Id", "\u212a", "k", "É", "ſ", "s", "")
@@ -91,10 +91,10 @@ def broken(draw: st.DrawFn) -> bytes:
 
 def paths(*, wild: bool, empty: bool = True) -> st.SearchStrategy[Path]:
     """Selectors; ``wild`` ones may hold ``.*`` and ``..``."""
-    plain: list[str | int | Step] = ["a", "b", "id", "é", "x/y", 'q"', "k", 0, 1, Step.EACH, Step.EACH]
-    steps = st.sampled_from([*plain, *([Step.MEMBERS, Step.DEEP] if wild else [])])
+    plain: list[str | int | PathStep] = ["a", "b", "id", "é", "x/y", 'q"', "k", 0, 1, PathStep.EACH, PathStep.EACH]
+    steps = st.sampled_from([*plain, *([PathStep.MEMBERS, PathStep.DEEP] if wild else [])])
     made = st.lists(steps, min_size=0 if empty else 1, max_size=3)
-    return made.map(lambda path: (*path, "a") if path and path[-1] is Step.DEEP else tuple(path))
+    return made.map(lambda path: (*path, "a") if path and path[-1] is PathStep.DEEP else tuple(path))
 
 
 # ---------------------------------------------------------------------- the plain meaning of a selection
@@ -120,14 +120,14 @@ def select(node: Any, path: Path, place: Place = ()) -> list[tuple[Place, Any]]:
     elements = node if isinstance(node, list) and not isinstance(node, Object) else []
     step, rest = path[0], path[1:]
     found: list[tuple[Place, Any]] = []
-    if step is Step.DEEP:
+    if step is PathStep.DEEP:
         found += select(node, rest, place)
         rest = path
     for number, (name, child) in enumerate(members):
-        if isinstance(step, Step) or step == name:
+        if isinstance(step, PathStep) or step == name:
             found += select(child, rest, (*place, number))
     for number, child in enumerate(elements):
-        if isinstance(step, Step) or (isinstance(step, int) and step == number):
+        if isinstance(step, PathStep) or (isinstance(step, int) and step == number):
             found += select(child, rest, (*place, number))
     return found
 

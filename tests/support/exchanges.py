@@ -8,21 +8,21 @@ from urllib.parse import parse_qsl, urlencode
 
 from msgspec import structs
 
-from proxy.audit.baits import Baits
+from proxy.audit.honeytokens import Baits
 from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
 from proxy.errors import VaultError
-from proxy.model.builtin import records_schema
-from proxy.redactor.exchange.ruled import RuleExchange
-from proxy.redactor.exchange.runtime import Runtime, join
+from proxy.model.schema import records_schema
+from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.exchange.runtime import Runtime, bind_rules
 from proxy.redactor.load import load_text
-from proxy.redactor.message import Answer, RawHeaders, Request
+from proxy.redactor.message import RawHeaders, Request, Response
 from proxy.redactor.rules import Match
 from proxy.storage.memory import MemoryStore
 from proxy.telemetry.metrics import Metrics
-from proxy.vault.catalog import Catalog, open_catalog
 from proxy.vault.collection import Collection
-from proxy.vault.records import Records
+from proxy.vault.records.repository import Records
+from proxy.vault.schemas.catalog import Catalog, open_catalog
 from proxy.vault.vault import Vault, VaultOptions, new_vault
 from tests.support.audit import Kept, witness
 from tests.support.stores import FailingStore
@@ -92,10 +92,10 @@ class Call:
     def form(self) -> dict[str, str]:
         return dict(parse_qsl(self.sent.body.decode(), keep_blank_values=True))
 
-    async def answer(self, status: int, body: Any = b"", headers: RawHeaders | None = None) -> Answer:
+    async def answer(self, status: int, body: Any = b"", headers: RawHeaders | None = None) -> Response:
         """What the caller gets for this answer, by the way that the proxy goes."""
         raw = written(body)
-        answer = Answer(status, headers_of(raw, headers), raw)
+        answer = Response(status, headers_of(raw, headers), raw)
         if self.exchange.wants(status, answer.headers):
             return await self.exchange.incoming(answer)
         await self.exchange.settled(status, answer.headers)
@@ -200,5 +200,5 @@ async def desk(
     catalog = await open_catalog(vault, lambda error: None, (records_schema(),)) if hosted else None
     audit, alarms = Kept(), list[str]()
     seen = witness(audit, alarms)
-    runtime = await join(rules, vault, metrics, seen, catalog)
+    runtime = await bind_rules(rules, vault, metrics, seen, catalog)
     return Desk(runtime, vault, store, clock, keyset, metrics, audit, alarms, seen.baits, catalog, events)

@@ -6,9 +6,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxy.web.acl_client import AclClient
-from proxy.web.outbound import Outbound
-from proxy.web.upstream.tls import client_context
+from proxy.net.outbound import AclClient, Outbound
+from proxy.net.tls import client_context
 from tests.support.patience import PATIENCE
 from tests.support.rawhttp import Wire
 from tests.support.rawserver import RawServer

@@ -9,12 +9,19 @@ from typing import Any
 from msgspec import structs
 
 from proxy.errors import Code, VaultError
+from proxy.gateway.gateway import Gateway, GatewayOptions
+from proxy.gateway.ports import Seen
 from proxy.model.schema import Schema
-from proxy.redactor.message import Answer, RawHeaders, Request
+from proxy.net.client import HttpUpstream
+from proxy.net.coverage import Coverage
+from proxy.net.listener import listen
+from proxy.net.reply import CallLimits as UpstreamLimits
+from proxy.net.server import CallerConnection
+from proxy.redactor.message import RawHeaders, Request, Response
 from proxy.redactor.rules import (
+    BodyLimits,
     Endpoint,
     Entity,
-    Limits,
     Match,
     OnError,
     Operation,
@@ -25,13 +32,6 @@ from proxy.redactor.rules import (
     Unmatched,
     Verb,
 )
-from proxy.web.coverage import Coverage
-from proxy.web.gateway import Gateway, GatewayOptions
-from proxy.web.listening import listen
-from proxy.web.ports import Seen
-from proxy.web.server import CallerConnection
-from proxy.web.upstream.client import HttpUpstream
-from proxy.web.upstream.limits import Limits as UpstreamLimits
 
 #: Requests whose target begins with this are matched.
 MATCHED = b"/people"
@@ -55,7 +55,7 @@ class Exchange:
     strict: bool = False
     refusal: VaultError | None = None
     out: Callable[[Request], Request] | None = None
-    back: Callable[[Answer], Answer] | None = None
+    back: Callable[[Response], Response] | None = None
 
     def check_head(self, head: Request) -> None:
         if self.refusal is not None:
@@ -70,7 +70,7 @@ class Exchange:
     def wants(self, status: int, headers: RawHeaders) -> bool:
         return self.wanted
 
-    async def incoming(self, answer: Answer) -> Answer:
+    async def incoming(self, answer: Response) -> Response:
         self.calls.append(("incoming", answer))
         if self.back is not None:
             return self.back(answer)
@@ -146,7 +146,7 @@ class Steered:
 
 def endpoint(url: str, **more: Any) -> Endpoint:
     """An endpoint that passes what no rule names, unless told otherwise."""
-    made = Endpoint("crm", url, frozenset(), "", Unmatched.PASS, Limits(), OnError())
+    made = Endpoint("crm", url, frozenset(), "", Unmatched.PASS, BodyLimits(), OnError())
     return replace(made, **more)
 
 

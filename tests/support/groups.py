@@ -8,12 +8,11 @@ from typing import Any
 from proxy.errors import VaultError
 from proxy.storage.changes import Change, Conflict
 from proxy.storage.memory_table import Table
-from proxy.storage.migrations.runner import migrate
-from proxy.storage.rows import File, Past, Reply
-from proxy.storage.sqlite_apply import apply
-from proxy.storage.sqlite_beside import FILE, PAST, REPLY
-from proxy.storage.sqlite_ddl import TABLES, make
-from proxy.storage.sqlite_sql import Statements, read_staged
+from proxy.storage.migrations.runner import run_migrations
+from proxy.storage.rows import File, Past, StoredReply
+from proxy.storage.sqlite.apply import apply_group
+from proxy.storage.sqlite.inserts import FILE, PAST, REPLY
+from proxy.storage.sqlite.statements import TABLES, Statements, make, read_staged
 from tests.support.rows import LAYOUT
 
 Group = Sequence[Sequence[Change]]
@@ -22,7 +21,7 @@ Group = Sequence[Sequence[Change]]
 def connect() -> sqlite3.Connection:
     """A database in memory with the tables of ``LAYOUT``."""
     connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=512)
-    migrate(connection)
+    run_migrations(connection)
     connection.execute("BEGIN")
     make(connection, LAYOUT)
     connection.execute("COMMIT")
@@ -50,7 +49,7 @@ class Pair:
     def run(self, group: Group) -> tuple[list[Any], list[Any]]:
         """What became of each commit: in SQLite, in the reference."""
         future: asyncio.Future[None] = None  # type: ignore[assignment]  # nobody waits for this group
-        outcomes = apply(self.connection, [(future, self.sql, commit) for commit in group])
+        outcomes = apply_group(self.connection, [(future, self.sql, commit) for commit in group])
         told = [None] * len(group) if outcomes is None else [_told(outcome) for outcome in outcomes]
         return told, [self._refer(commit) for commit in group]
 
@@ -74,7 +73,11 @@ class Pair:
         tokens = self._all(f"SELECT hash, rid FROM t_{LAYOUT.table} ORDER BY hash, rid")
         beside = [
             sorted(read(raw) for raw in self._all(f"SELECT {columns} FROM {prefix}_{LAYOUT.table}"))
-            for prefix, columns, read in (("h", PAST, Past._make), ("f", FILE, File._make), ("i", REPLY, Reply._make))
+            for prefix, columns, read in (
+                ("h", PAST, Past._make),
+                ("f", FILE, File._make),
+                ("i", REPLY, StoredReply._make),
+            )
         ]
         doomed = [name for (name,) in self._all("SELECT object FROM doomed ORDER BY object")]
         table = self.table

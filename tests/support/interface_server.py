@@ -7,7 +7,7 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from proxy.web.api.document.world import CONTACT, KEPT, RECORDS
+from proxy.api.openapi.world import CONTACT, KEPT, RECORDS
 from tests.support.world import world
 
 

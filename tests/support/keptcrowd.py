@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxy.model.builtin import KEYS, RANGE_KEYS, SERVICE_KEYS
+from proxy.model.schema import KEYS, RANGE_KEYS, SERVICE_KEYS
 from tests.support.recordcrowd import WORKERS, RecordCrowd, State, Worker
 
 _PATH = "/api/records"

@@ -13,7 +13,7 @@ others      status and code, written out
 import json
 from typing import Any, Final, NamedTuple
 
-from proxy.auth.acl import ACTIONS
+from proxy.auth.external_acl import ACTIONS
 from proxy.errors import Code, VaultError
 
 

@@ -19,7 +19,7 @@ from random import Random
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
-from proxy.model.builtin import RECORDS
+from proxy.model.schema import RECORDS_SCHEMA
 from proxy.telemetry import logs
 from tests.support.exchanges import FORM, JSON, Call, Desk, desk
 
@@ -479,7 +479,7 @@ class Model:
                     held[name].sort()
             assert held == _named(record), self.told("the vault", {**record, "id": ident}, held)
             if self.hosted:
-                found = self.desk.records(RECORDS).open(row).fields
+                found = self.desk.records(RECORDS_SCHEMA).open(row).fields
                 shown = {name: found.get(key) for key, name in _KEPT.items()}
                 assert shown == {name: record.get(name) or None for name in shown}
 

@@ -3,13 +3,13 @@
 from typing import Any
 
 from proxy.crypto.keyset import Keyset
-from proxy.model.builtin import records_schema
-from proxy.model.faults import Faults
-from proxy.model.record import Draft
+from proxy.model.record import RecordDraft
+from proxy.model.schema import records_schema
+from proxy.model.values import ValueFaults
 from proxy.storage.base import Store
-from proxy.vault.collection import Recipe
-from proxy.vault.rehash import Rehash
-from proxy.vault.rehash_rules import Rules, read_rules
+from proxy.vault.collection import TableSpec
+from proxy.vault.maintenance.rehash import Rehash
+from proxy.vault.maintenance.rehash_rules import RehashRules, read_rules
 from tests.support.contacts import Contacts, make_contacts
 
 DTK = "k3yA" * 24
@@ -18,22 +18,22 @@ OTHER_DTK = "k3yB" * 24
 
 async def make_records(store: Store | None = None, keyset: Keyset | None = None) -> Contacts:
     """A vault with the built-in schema."""
-    return await make_contacts(store, keyset, recipe=Recipe(records_schema(), {}, None, addressed=False))
+    return await make_contacts(store, keyset, recipe=TableSpec(records_schema(), {}, None, addressed=False))
 
 
-def record(key: str, **fields: Any) -> Draft:
+def record(key: str, **fields: Any) -> RecordDraft:
     """A draft of a record."""
-    return Draft(key, {"record_key": key, **fields})
+    return RecordDraft(key, {"record_key": key, **fields})
 
 
-def rules(**strategies: str | dict[str, Any]) -> Rules:
+def rules(**strategies: str | dict[str, Any]) -> RehashRules:
     """Rules by field: the name of a strategy, or the whole rule."""
     return read({name: {"strategy": rule} if isinstance(rule, str) else rule for name, rule in strategies.items()})
 
 
-def read(raw: Any) -> Rules:
+def read(raw: Any) -> RehashRules:
     """Rules without a fault."""
-    faults = Faults(10)
+    faults = ValueFaults(10)
     found = read_rules(raw, faults)
     assert faults.details == []
     return found

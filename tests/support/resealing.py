@@ -5,17 +5,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from proxy.crypto.aead import sealed_by
-from proxy.crypto.master import MasterKey
+from proxy.crypto.master_key import MasterKey
 from proxy.errors import Code, VaultError
 from proxy.objectstore.memory import MemoryObjects
-from proxy.storage.changes import Change, Recast, Remember
+from proxy.storage.changes import Change, Remember, ReplaceCiphertext
 from proxy.storage.memory import MemoryStore
-from proxy.storage.rows import Past, Reply
-from proxy.vault.closing import nothing
-from proxy.vault.history import history
-from proxy.vault.rekeying import drop, renew
-from proxy.vault.reseal import Resealing
-from proxy.vault.update import update
+from proxy.storage.rows import Past, StoredReply
+from proxy.vault.maintenance.key_usage import drop_keys, renew_keys
+from proxy.vault.maintenance.reencryption import ReencryptionJob
+from proxy.vault.records.commit import nothing
+from proxy.vault.records.history import record_versions
+from proxy.vault.records.update import update
 from proxy.vault.vault import load_keyset, make_keyset
 from tests.support.attached import LIMIT, Files
 from tests.support.contacts import contact, make_contacts
@@ -34,7 +34,7 @@ class Slow(MemoryStore):
         self.scanned: Callable[[], Any] = lambda: None  #: called when past versions are gone through
 
     async def commit(self, table: str, changes: Sequence[Change]) -> None:
-        if isinstance(changes[0], Recast) and not self.gate.is_set():
+        if isinstance(changes[0], ReplaceCiphertext) and not self.gate.is_set():
             self.waiting.set()
             await self.gate.wait()
         if self.fails:
@@ -57,11 +57,11 @@ class Desk:
         self.table = self.contacts.records.collection.table
         self.reported: list[VaultError] = []
         self.retired: list[str] = []
-        self.work = Resealing(self.vault, self.reported.append, self._retire)
+        self.work = ReencryptionJob(self.vault, self.reported.append, self._retire)
 
     async def _retire(self, keys: Sequence[str]) -> None:
         self.retired += keys
-        await drop(self.store, self.master, self.vault.keyset, keys)
+        await drop_keys(self.store, self.master, self.vault.keyset, keys)
 
     async def fill(self, count: int) -> None:
         """Records, each with a past version; the first one with two files, one of them of several chunks."""
@@ -74,7 +74,7 @@ class Desk:
     async def judge(self, count: int) -> None:
         """All of that is there and opens."""
         for number in range(count):
-            told, total = await history(self.contacts.records, f"r{number}", 10, 0)
+            told, total = await record_versions(self.contacts.records, f"r{number}", 10, 0)
             assert ([one.fields["age"] for one in told], total) == ([2, 1], 2)
         attached = {one.filename: one for one in await self.files.of("r0")}
         assert attached.keys() == CONTENTS.keys()
@@ -83,13 +83,13 @@ class Desk:
 
     async def answered(self, name: bytes, expires_at: int) -> None:
         """Keep an answer."""
-        reply = Reply(name.ljust(16), expires_at, b"digest", b"")
+        reply = StoredReply(name.ljust(16), expires_at, b"digest", b"")
         sealed = self.contacts.records.collection.sealer.reply(reply, b"the answer")
         await self.store.commit(self.table, [Remember(reply._replace(sealed=sealed), 0)])
 
     async def rotate(self) -> None:
         """Another data key."""
-        await renew(self.store, self.master, self.vault.keyset)
+        await renew_keys(self.store, self.master, self.vault.keyset)
 
     async def stored(self) -> tuple[str, ...]:
         """The data keys that the store has."""

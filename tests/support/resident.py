@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from proxy.api.wire import api_status
 from proxy.functions.handle import Handle
 from proxy.functions.runner import Bounds, Runner
-from proxy.web.api.errors import status_of
 from tests.support.tree import ROOT
 
 
@@ -25,7 +25,7 @@ async def resident() -> AsyncIterator[Runner]:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), before)))
     try:
         functions = {"oldest": f"{__name__}:{oldest.__name__}"}
-        runner = Runner(functions, Bounds(60.0, 512 << 20, 4), lambda error: status_of("", error.code))
+        runner = Runner(functions, Bounds(60.0, 512 << 20, 4), lambda error: api_status("", error.code))
         yield runner
         await runner.close()
     finally:

@@ -1,7 +1,7 @@
 """Sealed rows, hashes and layouts for tests of the storage port: short, and never alike by accident."""
 
-from proxy.storage.changes import Inscribe, Insert
-from proxy.storage.rows import Cell, Column, ColumnType, Layout, Past, Row, Staged, StagedKind, State
+from proxy.storage.changes import AddVersion, Insert
+from proxy.storage.rows import Column, ColumnType, ColumnValue, Past, Row, RowState, Staged, StagedKind, TableLayout
 
 TABLE = "r1_test"
 COLUMNS = (
@@ -10,8 +10,8 @@ COLUMNS = (
     Column("visits", ColumnType.INTEGER),
     Column("balance", ColumnType.DECIMAL),
 )
-LAYOUT = Layout(TABLE, COLUMNS)
-EMPTY: tuple[Cell, ...] = (None, None, None, None)
+LAYOUT = TableLayout(TABLE, COLUMNS)
+EMPTY: tuple[ColumnValue, ...] = (None, None, None, None)
 
 
 def h(name: object) -> bytes:
@@ -19,14 +19,14 @@ def h(name: object) -> bytes:
     return str(name).encode().ljust(16, b".")
 
 
-def row(rid: int, *, at: int = 1_000, cells: tuple[Cell, ...] = EMPTY, body: bytes = b"") -> Row:
+def row(rid: int, *, at: int = 1_000, cells: tuple[ColumnValue, ...] = EMPTY, body: bytes = b"") -> Row:
     """A PENDING row, as the proxy writes it before it forwards."""
-    return Row(rid, None, None, State.PENDING, 1, at, at, None, h(f"salt{rid}"), body or b"body%d" % rid, cells)
+    return Row(rid, None, None, RowState.PENDING, 1, at, at, None, h(f"salt{rid}"), body or b"body%d" % rid, cells)
 
 
 def live(rid: int, key: object, *, at: int = 1_000) -> Row:
     """A LIVE row under that key."""
-    return row(rid, at=at)._replace(key=h(key), key_sealed=b"sealed " + h(key), state=State.LIVE)
+    return row(rid, at=at)._replace(key=h(key), key_sealed=b"sealed " + h(key), state=RowState.LIVE)
 
 
 def insert(rid: int, *, hashes: tuple[bytes, ...] = (), unique: tuple[bytes, ...] = ()) -> Insert:
@@ -34,10 +34,10 @@ def insert(rid: int, *, hashes: tuple[bytes, ...] = (), unique: tuple[bytes, ...
     return Insert(row(rid), hashes, unique)
 
 
-def outlived(row: Row) -> Inscribe:
+def outlived(row: Row) -> AddVersion:
     """What keeps the present version of a row that has a key, before another takes its place."""
     assert row.key is not None
-    return Inscribe(Past(row.rid, row.version, row.key, row.updated_at, row.salt, row.body))
+    return AddVersion(Past(row.rid, row.version, row.key, row.updated_at, row.salt, row.body))
 
 
 def staged(sid: int, rid: int, *, at: int = 1_000, kind: StagedKind = StagedKind.UPDATE) -> Staged:

@@ -4,9 +4,8 @@ import pytest
 
 from proxy.errors import Code, Detail, VaultError
 from proxy.redactor.load import load_text
-from proxy.redactor.load.faults import Faults
 from proxy.redactor.load.forms import Context, Form
-from proxy.redactor.load.tree import read_tree
+from proxy.redactor.load.yaml_tree import RuleFaults, read_tree
 from proxy.redactor.rules import Match, Operation, PassRule, RuleSet
 
 #: Points at the place of a fault: the character after it.
@@ -76,14 +75,14 @@ def read_form(
     """What a form reads in a YAML text, and the faults it names."""
     from pathlib import Path
 
-    faults = Faults()
+    faults = RuleFaults()
     node = read_tree(text, "f", faults)
     assert node is not None
     value = form.read(node, Context(faults, Path(folder), environ or {}))
     return value, messages(faults)
 
 
-def messages(faults: Faults) -> list[str]:
+def messages(faults: RuleFaults) -> list[str]:
     try:
         faults.raise_any()
     except VaultError as error:

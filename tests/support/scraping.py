@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from proxy.bootstrap import Running
+    from proxy.bootstrap.instance import Running
 
 _SECRET: Final = "the-scraper-of-the-tests"
 

@@ -7,8 +7,8 @@ import socket
 import ssl
 from pathlib import Path
 
-from proxy.web.secure.context import Pair, Terms, context, read
-from proxy.web.secure.listener import TlsListener
+from proxy.net.tls import Pair, Terms, context, read_certificate
+from proxy.net.tls_transport import TlsListener
 from tests.support.certificates import Authority
 from tests.support.certificates import Pair as Files
 
@@ -26,7 +26,7 @@ def trusting(authority: Authority, version: ssl.TLSVersion = TLS_1_3, own: Files
 
 def material_of(*pairs: Files, clients: Path | None = None):
     """The files of a listener, read."""
-    return read([Pair(pair.certificate, pair.key) for pair in pairs], clients)
+    return read_certificate([Pair(pair.certificate, pair.key) for pair in pairs], clients)
 
 
 def tls_listener(*pairs: Files, patience: float = 30.0, **terms) -> tuple[TlsListener, list[str]]:

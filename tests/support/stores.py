@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar, cast
 
 from proxy.errors import Code, VaultError
-from proxy.storage.base import Guard, Store
+from proxy.storage.base import CommitGuard, Store
 from proxy.storage.changes import Change
-from proxy.storage.query import Group, Grouping, Page, Select
-from proxy.storage.rows import File, Layout, Past, Reply, Row, Staged
+from proxy.storage.query import AggregateGroup, Grouping, RowPage, Select
+from proxy.storage.rows import File, Past, Row, Staged, StoredReply, TableLayout
 from tests.support.patience import PATIENCE
 
 P = ParamSpec("P")
@@ -109,18 +109,18 @@ class FailingStore:
         self._traps.clear()
 
     @property
-    def guard(self) -> Guard | None:
+    def guard(self) -> CommitGuard | None:
         """That of the inner store."""
         return self.inner.guard
 
     @guard.setter
-    def guard(self, guard: Guard | None) -> None:
+    def guard(self, guard: CommitGuard | None) -> None:
         self.inner.guard = guard
 
     async def close(self) -> None:
         await self._pass(self.inner.close)
 
-    async def ensure(self, layout: Layout) -> None:
+    async def ensure(self, layout: TableLayout) -> None:
         await self._pass(self.inner.ensure, layout)
 
     async def commit(self, table: str, changes: Sequence[Change]) -> None:
@@ -147,10 +147,10 @@ class FailingStore:
     async def count(self, table: str) -> tuple[int, int, int]:
         return await self._pass(self.inner.count, table)
 
-    async def select(self, table: str, query: Select) -> Page:
+    async def select(self, table: str, query: Select) -> RowPage:
         return await self._pass(self.inner.select, table, query)
 
-    async def aggregate(self, table: str, query: Grouping) -> list[Group]:
+    async def aggregate(self, table: str, query: Grouping) -> list[AggregateGroup]:
         return await self._pass(self.inner.aggregate, table, query)
 
     async def scan(self, table: str, after: int, limit: int) -> list[Row]:
@@ -170,10 +170,10 @@ class FailingStore:
     async def file_scan(self, table: str, after: bytes, limit: int) -> list[File]:
         return await self._pass(self.inner.file_scan, table, after, limit)
 
-    async def reply(self, table: str, key: bytes, now: int) -> Reply | None:
+    async def reply(self, table: str, key: bytes, now: int) -> StoredReply | None:
         return await self._pass(self.inner.reply, table, key, now)
 
-    async def reply_scan(self, table: str, after: bytes, limit: int) -> list[Reply]:
+    async def reply_scan(self, table: str, after: bytes, limit: int) -> list[StoredReply]:
         return await self._pass(self.inner.reply_scan, table, after, limit)
 
     async def prune(self, table: str, before: int, now: int, limit: int) -> int:

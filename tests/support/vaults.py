@@ -6,14 +6,13 @@ from typing import Any
 
 from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
-from proxy.model.schema import Field, Schema, Storage
-from proxy.model.value import Value
+from proxy.model.schema import Field, Schema, Storage, Value
 from proxy.storage.base import Store
 from proxy.storage.memory import MemoryStore
 from proxy.tokenization import SHAPES
-from proxy.vault.collection import Collection, Recipe, Sequencer, Surroundings
-from proxy.vault.drafting import Draft
-from proxy.vault.staging import Held
+from proxy.vault.collection import Collection, Sequencer, TableSpec, VaultContext
+from proxy.vault.next_version import ProxiedDraft
+from proxy.vault.proxied.binding import StagedWrite
 from proxy.vault.vault import Vault, VaultOptions
 
 #: name -> (kind, shape, options, storage)
@@ -26,11 +25,11 @@ FIELDS: dict[str, tuple[str, str, dict[str, Any], Storage]] = {
 }
 
 
-def person(expires: int | None = None) -> Recipe:
+def person(expires: int | None = None) -> TableSpec:
     """A schema with one field of each way to restore."""
     fields = tuple(Field(name, storage=spec[3], kind=spec[0]) for name, spec in FIELDS.items())
     shapes = {name: SHAPES[spec[1]](spec[2]) for name, spec in FIELDS.items()}
-    return Recipe(Schema("person", fields), shapes, expires, addressed=True)
+    return TableSpec(Schema("person", fields), shapes, expires, addressed=True)
 
 
 @dataclass
@@ -44,7 +43,9 @@ class Bench:
     events: Counter[str] = field(default_factory=Counter)
 
 
-async def make_bench(store: Store | None = None, keyset: Keyset | None = None, recipe: Recipe | None = None) -> Bench:
+async def make_bench(
+    store: Store | None = None, keyset: Keyset | None = None, recipe: TableSpec | None = None
+) -> Bench:
     """A vault with the collection of ``person``; pass store and keyset on to see what another process would."""
     clock, events = ManualClock(), Counter[str]()
     store = store or MemoryStore()
@@ -53,14 +54,14 @@ async def make_bench(store: Store | None = None, keyset: Keyset | None = None, r
     def observe(event: str, _schema: str, count: int) -> None:
         events[event] += count
 
-    around = Surroundings("test", keyset, store, clock, Sequencer(clock), "SE", observe)
+    around = VaultContext("test", keyset, store, clock, Sequencer(clock), "SE", observe)
     vault = Vault(around, VaultOptions("test", "SE", pending_keep=7 * 86_400_000))
     return Bench(store, clock, vault, await vault.collection(recipe or person()), events)
 
 
-def draft(**fields: str | list[str]) -> Draft:
+def draft(**fields: str | list[str]) -> ProxiedDraft:
     """A draft of text values."""
-    return Draft(
+    return ProxiedDraft(
         {
             name: tuple(Value(text) for text in ([given] if isinstance(given, str) else given))
             for name, given in fields.items()
@@ -68,6 +69,6 @@ def draft(**fields: str | list[str]) -> Draft:
     )
 
 
-def token(held: Held, name: str) -> str:
+def token(held: StagedWrite, name: str) -> str:
     """The (first) token that stands for a field of what was staged."""
     return held.given[name][0].token

@@ -7,26 +7,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from proxy.api.access import bearer
+from proxy.api.context import COMMON_STATUSES, Services, Takes
+from proxy.api.operations import OPERATIONS
+from proxy.bootstrap.api import environment_services
+from proxy.bootstrap.environments import OpenEnvironment, Realm
+from proxy.bootstrap.keys import InstanceKeys, Places, vaults_of
 from proxy.clock import ManualClock
-from proxy.composition.interface import space
-from proxy.composition.keys import Keys, Places, vaults_of
-from proxy.composition.realm import Opened, Realm
 from proxy.crypto.keyset import Keyset
-from proxy.crypto.master import MasterKey
-from proxy.model.builtin import HASHED, RecordKeys, records_schema
-from proxy.model.definition import read_definition
+from proxy.crypto.master_key import MasterKey
 from proxy.model.policy import read_policy
+from proxy.model.schema import HASHED, RecordKeys, records_schema
+from proxy.model.schema_document import read_definition
 from proxy.objectstore import open_objects
 from proxy.storage import open_store
 from proxy.storage.base import Store
 from proxy.telemetry.metrics import Metrics
-from proxy.vault.catalog import Catalog, open_catalog
-from proxy.vault.entries import Origin
-from proxy.vault.environments import Environments
-from proxy.vault.vault import Vault, VaultOptions, make_keyset, new_vault
-from proxy.web.api.access import bearer
-from proxy.web.api.operation import ALWAYS, Services, Takes
-from proxy.web.api.operations import OPERATIONS
+from proxy.vault.schema_store import Origin
+from proxy.vault.schemas.catalog import Catalog, open_catalog
+from proxy.vault.vault import Environments, Vault, VaultOptions, make_keyset, new_vault
 from tests.support.api import Client, access, services, serving
 from tests.support.audit import Kept, auditing
 from tests.support.auth import Office, office
@@ -38,7 +37,7 @@ ENGINES = ("memory", "sqlite")
 
 #: Statuses that each operation may answer with; 408 where a body is read.
 ALLOWED = {
-    operation.name: {operation.success, *operation.also, *operation.failures, *ALWAYS}
+    operation.name: {operation.success, *operation.also, *operation.failures, *COMMON_STATUSES}
     | (set() if operation.takes is Takes.NOTHING else {408})
     for operation in OPERATIONS
 }
@@ -116,11 +115,11 @@ async def world(
             options = VaultOptions(keyset.environment, "SE", 86_400_000)
             return new_vault(keyset, store, clock, lambda *_: None, options)
 
-        async def opening(keyset: Keyset) -> Opened:
+        async def opening(keyset: Keyset) -> OpenEnvironment:
             vault = vault_of(keyset)
             files = await vault.share_files(contents)
             catalog = await open_catalog(vault, lambda error: None, (records_schema(keys),))
-            return Opened(vault, catalog, await space(vault, catalog, files))
+            return OpenEnvironment(vault, catalog, await environment_services(vault, catalog, files))
 
         vault = vault_of(keyset)
         objects = await open_objects("memory:" if engine == "memory" else f"file://{folder / 'files'}")
@@ -131,8 +130,8 @@ async def world(
         here = await stack.enter_async_context(office(store, keyset, clock))
         realm = Realm(book, here.service.clients, opening, Metrics())
         stack.push_async_callback(realm.close)
-        await realm.start(Opened(vault, catalog, await space(vault, catalog, contents)), {})
-        ring = Keys(Places(store, source, here.service.keys), lambda: vaults_of(realm.vaults()), Metrics())
+        await realm.start(OpenEnvironment(vault, catalog, await environment_services(vault, catalog, contents)), {})
+        ring = InstanceKeys(Places(store, source, here.service.keys), lambda: vaults_of(realm.vaults()), Metrics())
         await stack.enter_async_context(ring.kept())
         audit = Kept()
         made = services(

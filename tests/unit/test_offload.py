@@ -20,7 +20,7 @@ from proxy.offload import (
     in_slices,
     in_thread,
     is_long,
-    run,
+    run_in_thread,
 )
 
 
@@ -68,8 +68,8 @@ async def test_work_in_a_thread_leaves_the_loop_and_hastens_changes_of_turns() -
     assert thread != threading.get_ident()
     assert interval == pytest.approx(offload.BRISK)
     assert sys.getswitchinterval() == pytest.approx(before)
-    assert await run(False, threading.get_ident) == threading.get_ident()
-    assert await run(True, threading.get_ident) != threading.get_ident()
+    assert await run_in_thread(False, threading.get_ident) == threading.get_ident()
+    assert await run_in_thread(True, threading.get_ident) != threading.get_ident()
 
 
 async def test_a_cancelled_caller_of_a_thread_leaves_nothing_behind() -> None:

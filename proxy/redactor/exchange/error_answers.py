@@ -10,12 +10,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
-from proxy.model.value import Value
+from proxy.model.schema import Value
 from proxy.tokenization.base import Resolution
+from proxy.vault.body import TokenizedBody, TokenizedValue
 from proxy.vault.collection import Collection
-from proxy.vault.content import Content, Kept
-from proxy.vault.opened import open_rows
-from proxy.vault.staging import Held
+from proxy.vault.proxied.binding import StagedWrite
+from proxy.vault.proxied.open_rows import open_rows
 
 #: Statuses by which an application refuses to show the record: then nothing that is stored of it is shown either.
 WITHHELD: Final = frozenset({401, 403, 404, 407, 410})
@@ -46,7 +46,7 @@ class ErrorTokens:
     def __init__(
         self,
         collection: Collection,
-        held: Sequence[Held],
+        held: Sequence[StagedWrite],
         searched: Mapping[tuple[str, str], Value],
         returned: Iterable[tuple[str, str]],
     ) -> None:
@@ -99,7 +99,7 @@ class ErrorTokens:
         ]
         return [*patterns.values(), *([re.compile(rf"(?<!\w)(?:{'|'.join(own)})(?!\w)", re.ASCII)] if own else [])]
 
-    def _stored(self, versions: Iterable[tuple[str, int, Content]]) -> dict[str, StoredToken]:
+    def _stored(self, versions: Iterable[tuple[str, int, TokenizedBody]]) -> dict[str, StoredToken]:
         entries = (
             (kept.token, StoredToken(key, rid, name, kept.value))
             for key, rid, content in versions
@@ -107,14 +107,14 @@ class ErrorTokens:
         )
         return _unambiguous(entries)
 
-    def _distinct(self, values: Iterable[tuple[str, Kept]]) -> Iterable[tuple[str, Kept]]:
+    def _distinct(self, values: Iterable[tuple[str, TokenizedValue]]) -> Iterable[tuple[str, TokenizedValue]]:
         """Those whose token hardly stands in a text by chance, and did not come in the request."""
         for name, kept in values:
             if name in self._telling and len(kept.token) >= _SHORTEST and (name, kept.token) not in self._returned:
                 yield name, kept
 
 
-def _returned(held: Sequence[Held]) -> Iterable[tuple[str, str]]:
+def _returned(held: Sequence[StagedWrite]) -> Iterable[tuple[str, str]]:
     """The stored tokens of fields in which one of them came back in a value's place."""
     for one in held:
         for name in one.own:

@@ -10,13 +10,12 @@ from itertools import islice
 from typing import Final
 
 from proxy.errors import Code, Detail, VaultError
-from proxy.model.faults import step
-from proxy.model.value import Value
-from proxy.redactor.codecs import form as form_codec
-from proxy.redactor.codecs.media import Media
-from proxy.redactor.exchange.joined import Joined
-from proxy.redactor.message import Request
-from proxy.redactor.redact import Body, query_spots
+from proxy.model.schema import Value
+from proxy.model.values import step
+from proxy.redactor import form as form_codec
+from proxy.redactor.exchange.bound_operation import BoundOperation
+from proxy.redactor.message import Media, Request
+from proxy.redactor.redact import ParsedBody, query_spots
 from proxy.telemetry import logs
 
 _log = logs.logger("redactor")
@@ -31,7 +30,7 @@ _MOST: Final = 20
 _ANY: Final = "*"
 
 
-def explained(error: VaultError, joined: Joined, request: Request, body: Body | None) -> VaultError:
+def explained(error: VaultError, joined: BoundOperation, request: Request, body: ParsedBody | None) -> VaultError:
     """The refusal of a request, with field and place of each value that does not fit; any other error as it is."""
     if error.code is not Code.VALUE_UNFIT or error.details:
         return error
@@ -55,7 +54,7 @@ def explained(error: VaultError, joined: Joined, request: Request, body: Body | 
     )
 
 
-def _misfits(joined: Joined, request: Request, body: Body | None) -> Iterator[tuple[str, str, str]]:
+def _misfits(joined: BoundOperation, request: Request, body: ParsedBody | None) -> Iterator[tuple[str, str, str]]:
     """(field, place, reason) of each value that its field's format refuses."""
     for item in body.items if body is not None else ():
         for spot in item.spots:
@@ -68,7 +67,7 @@ def _misfits(joined: Joined, request: Request, body: Body | None) -> Iterator[tu
             yield spot.field, f"query {'|'.join(declared)}", text
 
 
-def _refusal(joined: Joined, field: str, value: Value) -> str:
+def _refusal(joined: BoundOperation, field: str, value: Value) -> str:
     """Why the format refuses a value; empty where it does not."""
     try:
         joined.collection.mints[field](value, 0, 0)
@@ -77,13 +76,13 @@ def _refusal(joined: Joined, field: str, value: Value) -> str:
     return ""
 
 
-def _place(joined: Joined, request: Request, body: Body | None, start: int) -> str:
+def _place(joined: BoundOperation, request: Request, body: ParsedBody | None, start: int) -> str:
     """A JSON Pointer (RFC 6901), or the name of a form member as the rule writes it."""
     rule = joined.plan.operation.request.body
     if rule is None or body is None:
         return ""
     if body.media is Media.FORM:
-        members = form_codec.members(request.body, len(request.body) + 1)
+        members = form_codec.form_members(request.body, len(request.body) + 1)
         name = next((member.name for member in members if member.start == start), "")
         return next((pattern for pattern in rule.form if form_codec.pattern_matches(pattern, name)), "")
     paths = (rule.objects or (), *rule.fields.values(), *rule.anchored.values())

@@ -1,24 +1,91 @@
 """A rule set joined to a vault: what is in force. Swapped as a whole when rule files change."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from proxy.audit.witness import Witness
-from proxy.errors import Code, VaultError
-from proxy.model.builtin import RECORDS
-from proxy.redactor.exchange.joined import Joined
-from proxy.redactor.exchange.referring import ADDRESS, CARRIERS, carries, swapped
-from proxy.redactor.exchange.ruled import RuleExchange
-from proxy.redactor.kept import refuse_unfit, unfit
-from proxy.redactor.message import RawHeaders, Spellings
+from proxy.audit.honeytokens import Witness
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.schema import RECORDS_SCHEMA, Field, Schema, Storage
+from proxy.redactor import restore
+from proxy.redactor.exchange.bound_operation import BoundOperation
+from proxy.redactor.exchange.exchange import RuleExchange
+from proxy.redactor.message import Media, RawHeaders, Spellings
 from proxy.redactor.plan import make_plan
+from proxy.redactor.redact import query_spots
+from proxy.redactor.restore import splice
 from proxy.redactor.routing import Router
-from proxy.redactor.rules import Endpoint, Entity, Match, PassRule, RuleSet
+from proxy.redactor.rules import Endpoint, Entity, FieldRule, Match, PassRule, RuleSet
 from proxy.telemetry.metrics import Metrics
-from proxy.vault.catalog import Catalog
-from proxy.vault.collection import Collection, Recipe
-from proxy.vault.hosted import Hosted
+from proxy.vault.collection import Collection, TableSpec
+from proxy.vault.proxied.anywhere import own
+from proxy.vault.proxied.hosted import Hosted
+from proxy.vault.schemas.catalog import Catalog
 from proxy.vault.vault import Vault
+
+# Addresses in header fields: a browser tells every picture and script of a page which search led to it.
+#
+# So the values of a search come once more, in the ``Referer`` of requests that no rule names, and proxies before this one
+# repeat the target in fields of their own. What a rule swaps in a target is swapped in those as well.
+
+
+#: Fields that hold the address of a request, in lower case.
+CARRIERS: Final = frozenset({b"referer", b"x-original-url", b"x-rewrite-url", b"x-original-uri", b"x-forwarded-uri"})
+
+#: An absolute or relative address: what stands before its path, its authority, path and query, and the fragment.
+ADDRESS: Final = re.compile(rb"(\s*(?:[A-Za-z][A-Za-z0-9+.-]*:)?(?://([^/?#]*))?)([^#]*)(#.*)?", re.DOTALL)
+
+
+def carries(headers: Sequence[tuple[bytes, bytes]]) -> bool:
+    """Whether any field may hold an address with a query: nearly always not."""
+    return any(b"?" in value and name.lower() in CARRIERS for name, value in headers)
+
+
+async def swapped(joined: BoundOperation, target: bytes) -> bytes:
+    """The target with tokens in place of what its operation searches for; without its query where that cannot be."""
+    collection = joined.collection
+    try:
+        spots = query_spots(target, joined.plan.operation.request.query)
+        kept = await own(collection, restore.text_places(spots))
+        edits = [
+            (spot.start, spot.end, restore.encode_value(Media.FORM, collection.same_token(spot.field, spot.value)))
+            for spot in spots
+            if spot.value is not None and spot.value.text and (spot.field, spot.value.text) not in kept
+        ]
+    except VaultError:
+        return target.partition(b"?")[0]
+    return splice(target, edits)
+
+
+# Whether what rules keep among the records of the record-based family may be kept there as the settings have it (``schema: records``).
+
+
+def unfit_fields(entities: Sequence[Entity], schema: Schema) -> tuple[Detail, ...]:
+    """Each field that is kept as one of the schema which is kept otherwise than the rules say: the entity's name and the field's."""
+    return tuple(
+        Detail(f"{entity.name}.{name}", f"is kept as {kept}, {text}")
+        for entity in entities
+        for name, kept in (entity.kept_as or {}).items()
+        if (text := _unfit(schema.field(kept), entity.fields[kept]))
+    )
+
+
+def refuse_unfit(entities: Sequence[Entity], schema: Schema) -> None:
+    """Raise ``VaultError(BAD_RULES)`` where there is such a field."""
+    if faults := unfit_fields(entities, schema):
+        raise VaultError(
+            Code.BAD_RULES, "Rules keep values in keys of records that the settings keep otherwise.", faults
+        )
+
+
+def _unfit(field: Field, rule: FieldRule) -> str:
+    """Why a value must not be kept in the field; empty when it may."""
+    if field.partial_match:
+        return "of which records.partial_match lets parts be searched for, and those of what rules collect are not: take another key"
+    if field.storage is Storage.INDEXED and not rule.plain:
+        return "which can be read in the vault's own table: write 'stored: plain' beside it to accept that, or take another key"
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +95,7 @@ class Runtime:
     rules: RuleSet
     vault: Vault
     router: Router
-    joined: Mapping[int, Joined]  #: by identity of the operation
+    joined: Mapping[int, BoundOperation]  #: by identity of the operation
 
     def match(
         self, method: str, host: str, target: bytes, headers: RawHeaders, override: str | None = None
@@ -171,13 +238,13 @@ def _override(values: Iterable[bytes]) -> str:
     return named.pop().decode("ascii", "ignore")  # a method has no other letters, and some applications drop them
 
 
-def recipe(entity: Entity) -> Recipe:
+def recipe(entity: Entity) -> TableSpec:
     """What the vault needs to know of an entity."""
     shapes = {name: field.shape for name, field in entity.fields.items()}
-    return Recipe(entity.schema, shapes, entity.expires, entity.addressed)
+    return TableSpec(entity.schema, shapes, entity.expires, entity.addressed)
 
 
-async def join(
+async def bind_rules(
     rules: RuleSet, vault: Vault, metrics: Metrics, witness: Witness, catalog: Catalog | None = None
 ) -> Runtime:
     """Make a rule set ready to serve: tables exist, selectors are compiled. Raises ``VaultError`` and changes nothing in force.
@@ -190,7 +257,7 @@ async def join(
         await _fitting(rules.entities, catalog)
     collections = {entity.schema.name: await _collection(entity, vault, catalog) for entity in rules.entities}
     joined = {
-        id(operation): Joined(make_plan(operation), collections[operation.entity.schema.name], metrics, witness)
+        id(operation): BoundOperation(make_plan(operation), collections[operation.entity.schema.name], metrics, witness)
         for operation in rules.operations
     }
     runtime = Runtime(rules, vault, Router(rules.rules, rules.endpoints), joined)
@@ -203,7 +270,7 @@ async def _collection(entity: Entity, vault: Vault, catalog: Catalog | None) -> 
     """Where the records of an entity are kept: in a table of their own, or among those of the record-based family."""
     if catalog is None or entity.kept_as is None:
         return await vault.collection(recipe(entity))
-    return Hosted(recipe(entity), entity.name, catalog.host(RECORDS))
+    return Hosted(recipe(entity), entity.name, catalog.host(RECORDS_SCHEMA))
 
 
 async def _fitting(entities: Sequence[Entity], catalog: Catalog) -> None:
@@ -213,7 +280,9 @@ async def _fitting(entities: Sequence[Entity], catalog: Catalog) -> None:
     """
     if all(entity.kept_as is None for entity in entities):
         return
-    change = catalog.declared(RECORDS).change
-    if change is not None and unfit(entities, change.other) + unfit(entities, catalog.records(RECORDS).schema):
-        await catalog.settled(RECORDS)
-    refuse_unfit(entities, catalog.records(RECORDS).schema)
+    change = catalog.declared(RECORDS_SCHEMA).change
+    if change is not None and unfit_fields(entities, change.other) + unfit_fields(
+        entities, catalog.records(RECORDS_SCHEMA).schema
+    ):
+        await catalog.settled(RECORDS_SCHEMA)
+    refuse_unfit(entities, catalog.records(RECORDS_SCHEMA).schema)

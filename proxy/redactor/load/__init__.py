@@ -7,7 +7,6 @@ Runs when the program starts and when a file changes, never per request. The onl
 the environment, and the only importer of yaml there.
 """
 
-from proxy.redactor.load.files import fingerprint, no_rules
-from proxy.redactor.load.loader import load, load_text
+from proxy.redactor.load.loader import fingerprint, load_rule_set, load_text, no_rules
 
-__all__ = ["fingerprint", "load", "load_text", "no_rules"]
+__all__ = ["fingerprint", "load_rule_set", "load_text", "no_rules"]

@@ -4,18 +4,89 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
-from proxy.model.builtin import RECORDS
-from proxy.model.path import spell
-from proxy.model.schema import Field, FieldType, Schema, Storage
-from proxy.redactor.load.faults import Faults, did_you_mean
-from proxy.redactor.load.forms import Item, Section
-from proxy.redactor.load.grammar import POPULATION
-from proxy.redactor.load.keeping import kept_as
-from proxy.redactor.load.overlaps import overlap, selects_many
-from proxy.redactor.rules import Entity, FieldRule, Position
+from proxy.model.schema import IN_THE_CLEAR, KEPT_AS, RECORDS_SCHEMA, SEVERAL, Field, FieldType, Schema, Storage, spell
+from proxy.redactor.load.forms import PlacedValue, Section
+from proxy.redactor.load.ids import selectors_overlap, selects_many
+from proxy.redactor.load.language import POPULATION
+from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
+from proxy.redactor.rules import BodyLimits, Endpoint, Entity, FieldRule, OnError, Position, Unmatched
 from proxy.tokenization import DEFAULT_SHAPE, PERSISTENT, SHAPES, SYNONYMS, make_shape
 from proxy.tokenization.base import Resolution, Shape
 from proxy.tokenization.fallback import with_fallback
+
+# ``schema: records``: entities whose records are kept among those of the record-based family, each field in a field of it.
+#
+# While a file is being read its fields go by the names that it gives them. Then ``settling`` exchanges those names for the fields of the
+# record schema that ``keep_as`` says, so that whatever runs the rules, and what the vault seals, knows these alone.
+
+
+def kept_as(
+    name: str, item: PlacedValue, fields: Mapping[str, FieldRule], faults: RuleFaults
+) -> Mapping[str, str] | None:
+    """By the names of fields: what each is kept in. ``None``: the entity has a schema of its own; faults are noted."""
+    section: Section = item.value
+    hosted = section.value("schema") == RECORDS_SCHEMA
+    declared: Mapping[str, PlacedValue] = section.value("fields", {})
+    chosen = {field: part for field, part in declared.items() if isinstance(part.value, Section)}
+    if not hosted:
+        _refuse_name(name, item, faults)
+        for part in chosen.values():
+            if "keep_as" in part.value:
+                faults.add(
+                    part.value.key("keep_as"),
+                    f"only fields of the record schema are kept as one; write 'schema: {RECORDS_SCHEMA}' at {name}, or leave keep_as out",
+                )
+        return None
+    taken: dict[str, str] = {}
+    for field, part in chosen.items():
+        target = part.value.value("keep_as", field if field in KEPT_AS else None)
+        if target is not None and field in fields:
+            _check(fields[field], part, target, (taken, faults))
+    if not taken:
+        faults.add(
+            section.key("schema"),
+            f"no field of {name} is kept in one of the record schema; write keep_as: key1 at a field, or leave schema out",
+        )
+    return {field: target for target, field in taken.items()}
+
+
+def _refuse_name(name: str, item: PlacedValue, faults: RuleFaults) -> None:
+    section: Section = item.value
+    if section.value("schema", name).lower() == RECORDS_SCHEMA:
+        at = section.place("schema") if "schema" in section else item.key
+        faults.add(
+            at,
+            f"'{RECORDS_SCHEMA}' is the schema of the record-based interface; write 'schema: {RECORDS_SCHEMA}' and keep_as at the fields to keep "
+            "them there, or give this entity another schema",
+        )
+
+
+def _check(rule: FieldRule, part: PlacedValue, target: str, so_far: tuple[dict[str, str], RuleFaults]) -> None:
+    """Note what is wrong with keeping a field so; else it is kept so."""
+    taken, faults = so_far
+    section: Section = part.value
+    at = section.place("keep_as") if "keep_as" in section else part.key
+    if target not in KEPT_AS:
+        faults.add(at, f"the record schema has no field '{target}' for this; {did_you_mean(target, KEPT_AS)}")
+    elif target in taken:
+        faults.add(at, f"{taken[target]} is kept as {target} already; choose another field")
+    elif selects_many(rule.at) and target not in SEVERAL:
+        faults.add(
+            at, f"{rule.name} can have several values, and {target} holds one; keep it as {' or '.join(SEVERAL)}"
+        )
+    elif target in IN_THE_CLEAR and not rule.plain:
+        faults.add(
+            at,
+            f"{target} can be read in the vault's own table; write 'stored: plain' beside it to accept that, or keep {rule.name} as a keyN",
+        )
+    elif "find" in section:
+        faults.add(
+            section.key("find"),
+            "what can be asked of a field of the record schema is a matter of that schema; leave find out",
+        )
+    else:
+        taken[target] = rule.name
+
 
 #: Six free digits: with fewer, tokens of digits are not looked up by themselves (``tokenization.digits``).
 _UNIQUE = 900_000
@@ -25,7 +96,7 @@ _STAND_IN = make_shape("opaque", {"same": True})
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class EntityDraft:
     """An entity with what only the checks need: where its parts stand."""
 
     entity: Entity
@@ -33,16 +104,16 @@ class Draft:
     places: Mapping[str, Position]  #: field name -> where its token shape, or the field, is declared
 
 
-def compile_entities(items: Mapping[str, Item], faults: Faults) -> dict[str, Draft]:
+def compile_entities(items: Mapping[str, PlacedValue], faults: RuleFaults) -> dict[str, EntityDraft]:
     """Every entity of a file that has fields; faults in them are noted."""
     return {name: _entity(name, item, faults) for name, item in items.items() if isinstance(item.value, Section)}
 
 
-def _entity(name: str, item: Item, faults: Faults) -> Draft:
+def _entity(name: str, item: PlacedValue, faults: RuleFaults) -> EntityDraft:
     section: Section = item.value
     fields: dict[str, FieldRule] = {}
     places: dict[str, Position] = {}
-    declared: dict[str, Item] = section.value("fields", {})
+    declared: dict[str, PlacedValue] = section.value("fields", {})
     for field_name, field_item in declared.items():
         rule = _field(field_name, field_item.value, faults) if isinstance(field_item.value, Section) else None
         if rule is not None:
@@ -55,12 +126,12 @@ def _entity(name: str, item: Item, faults: Faults) -> Draft:
         fields[field_name] = FieldRule(field_name, "text", _STAND_IN, (field_name,), plain=False, find=frozenset())
         places[field_name] = declared[field_name].at
     kept = kept_as(name, item, fields, faults)
-    own = section.value("schema", name) if kept is None else f"{RECORDS}/{name}"
+    own = section.value("schema", name) if kept is None else f"{RECORDS_SCHEMA}/{name}"
     schema = Schema(own, tuple(_schema_field(rule) for rule in fields.values()))
-    return Draft(Entity(name, schema, fields, section.value("expires"), False, kept), item.key, places)
+    return EntityDraft(Entity(name, schema, fields, section.value("expires"), False, kept), item.key, places)
 
 
-def _field(name: str, section: Section, faults: Faults) -> FieldRule | None:
+def _field(name: str, section: Section, faults: RuleFaults) -> FieldRule | None:
     kind = section.value("kind")
     if kind is None:
         return None
@@ -89,7 +160,7 @@ def several(name: str, shape: Shape) -> str:
     )
 
 
-def _shape(kind: str, section: Section, faults: Faults) -> Shape | None:
+def _shape(kind: str, section: Section, faults: RuleFaults) -> Shape | None:
     name, options = DEFAULT_SHAPE[kind], {}
     token = section.value("token")
     if isinstance(token, str):
@@ -118,7 +189,7 @@ def _shape(kind: str, section: Section, faults: Faults) -> Shape | None:
 _NO_OPTIONS = ("shape", "else")
 
 
-def _options_fit(shape: str, token: Section, faults: Faults) -> bool:
+def _options_fit(shape: str, token: Section, faults: RuleFaults) -> bool:
     """Whether the shape takes each option, so that a wrong one is pointed at rather than the whole token."""
     known = SHAPES[PERSISTENT.get(shape, SYNONYMS.get(shape, shape))].options
     fits = True
@@ -141,7 +212,7 @@ def needs_record(shape: Shape) -> bool:
     return small or shape.resolution is Resolution.BY_RECORD
 
 
-def _check_room(rule: FieldRule, entity: str, population: int, at: Position, faults: Faults) -> None:
+def _check_room(rule: FieldRule, entity: str, population: int, at: Position, faults: RuleFaults) -> None:
     if rule.shape.resolution is not Resolution.INDEXED or needs_record(rule.shape):
         return
     room = rule.shape.capacity()
@@ -154,7 +225,7 @@ def _check_room(rule: FieldRule, entity: str, population: int, at: Position, fau
         )
 
 
-def _check_names(declared: Mapping[str, Item], faults: Faults) -> None:
+def _check_names(declared: Mapping[str, PlacedValue], faults: RuleFaults) -> None:
     """The vault's tables do not tell letter cases apart."""
     for one, other in combinations(declared, 2):
         if one.lower() == other.lower():
@@ -163,9 +234,9 @@ def _check_names(declared: Mapping[str, Item], faults: Faults) -> None:
             )
 
 
-def _check_places(fields: Mapping[str, FieldRule], declared: Mapping[str, Item], faults: Faults) -> None:
+def _check_places(fields: Mapping[str, FieldRule], declared: Mapping[str, PlacedValue], faults: RuleFaults) -> None:
     for one, other in combinations(fields.values(), 2):
-        if overlap(one.at, other.at):
+        if selectors_overlap(one.at, other.at):
             section: Section = declared[other.name].value
             at = section.place("at") if "at" in section else declared[other.name].key
             faults.add(
@@ -178,3 +249,42 @@ def _schema_field(rule: FieldRule) -> Field:
     storage = Storage.INDEXED if rule.plain else Storage.INDEXED_HASHED if rule.find else Storage.ENCRYPTED
     dated = rule.plain and rule.kind == "date"
     return Field(rule.name, FieldType.DATE if dated else FieldType.STRING, storage, rule.kind)
+
+
+# ``endpoint:`` and ``on_error:`` compiled.
+
+
+def compile_endpoint(section: Section, on_error: Section | None) -> Endpoint | None:
+    """The endpoint; ``None`` where its name or address was at fault."""
+    name, upstream = section.value("name"), section.value("upstream")
+    if name is None or upstream is None:
+        return None
+    return Endpoint(
+        name,
+        upstream,
+        frozenset(item.value for item in section.value("host", []) if item.value),
+        section.value("prefix", ""),
+        Unmatched(section.value("unmatched", "report")),
+        _limits(section.value("limits")),
+        _on_error(on_error),
+    )
+
+
+def _limits(section: Section | None) -> BodyLimits:
+    if section is None:
+        return BodyLimits()
+    return BodyLimits(**{key: section.value(key) for key in section if section.value(key) is not None})
+
+
+def _on_error(section: Section | None) -> OnError:
+    if section is None:
+        return OnError()
+    given = {key: section.value(key) for key in section if key != "vault_down" and section.value(key) is not None}
+    vault_down: Section | None = section.value("vault_down")
+    if vault_down is not None and vault_down.value("write") is not None:
+        given["vault_down_write"] = vault_down.value("write")
+    if vault_down is not None and vault_down.value("read") is not None:
+        given["vault_down_read"] = str(vault_down.value("read"))
+    if "unreadable_answer" in given:
+        given["unreadable_answer"] = str(given["unreadable_answer"])
+    return OnError(**given)

@@ -12,9 +12,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from proxy.redactor.load.faults import Faults, did_you_mean, nearest
-from proxy.redactor.load.references import resolve
-from proxy.redactor.load.tree import Items, Members, Node, Scalar, plain
+from proxy.redactor.load.yaml_tree import (
+    Items,
+    Members,
+    RuleFaults,
+    Scalar,
+    YamlNode,
+    did_you_mean,
+    nearest_word,
+    plain_values,
+    resolve_references,
+)
 from proxy.redactor.rules import Position
 
 JsonSchema = dict[str, Any]
@@ -24,7 +32,7 @@ JsonSchema = dict[str, Any]
 class Context:
     """What reading a file needs besides the file: where faults go, and what references refer to."""
 
-    faults: Faults
+    faults: RuleFaults
     folder: Path
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
@@ -36,7 +44,7 @@ class Form(Protocol):
     def label(self) -> str:
         """What to call it in the manual, e.g. ``list of words``."""
 
-    def read(self, node: Node, context: Context) -> Any:
+    def read(self, node: YamlNode, context: Context) -> Any:
         """The value, or ``None`` after noting a fault."""
 
     def schema(self) -> JsonSchema:
@@ -44,7 +52,7 @@ class Form(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class PlacedValue:
     """A value with its place; ``key`` is the place of its key, or of the value where there is none."""
 
     value: Any
@@ -66,7 +74,7 @@ class Text:
     def label(self) -> str:
         return self.name
 
-    def read(self, node: Node, context: Context) -> Any:
+    def read(self, node: YamlNode, context: Context) -> Any:
         if not isinstance(node, Scalar) or node.value is None:
             return context.faults.add(node.at, f"this must be a text: {self.hint}")
         if not isinstance(node.value, str):
@@ -88,7 +96,7 @@ class Text:
             context.faults.add(node.at, "references (${env:…}, ${file:…}) are not allowed here; write the text itself")
             return None
         try:
-            return resolve(node.text, context.folder, context.environ)
+            return resolve_references(node.text, context.folder, context.environ)
         except ValueError as error:
             context.faults.add(node.at, str(error))
             return None
@@ -101,7 +109,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class KeywordForm:
     """One of a few words. ``later`` are words of the language that this version does not support yet."""
 
     choices: tuple[str, ...]
@@ -112,13 +120,13 @@ class Word:
     def label(self) -> str:
         return self.title or " | ".join(f"`{choice}`" for choice in self.choices)
 
-    def read(self, node: Node, context: Context) -> Any:
+    def read(self, node: YamlNode, context: Context) -> Any:
         text = node.text if isinstance(node, Scalar) else None
         if text in self.choices:
             return text
         if text in self.later:
             return context.faults.add(node.at, f"'{text}' is not supported yet; write {_either(self.choices)}")
-        near = nearest(text, self.choices) if text else None
+        near = nearest_word(text, self.choices) if text else None
         instead = f"did you mean '{near}'?" if near else f"write {_either(self.choices)}"
         return context.faults.add(node.at, f"{_shown(node)} is not known here; {instead}")
 
@@ -137,7 +145,7 @@ class Whole:
     def label(self) -> str:
         return f"`{self.least}`" if self.least == self.most else f"number from {self.least} to {self.most}"
 
-    def read(self, node: Node, context: Context) -> Any:
+    def read(self, node: YamlNode, context: Context) -> Any:
         value = node.value if isinstance(node, Scalar) else None
         if type(value) is int and self.least <= value <= self.most:
             return value
@@ -154,7 +162,7 @@ class Flag:
 
     label: str = "`true`"
 
-    def read(self, node: Node, context: Context) -> Any:
+    def read(self, node: YamlNode, context: Context) -> Any:
         if isinstance(node, Scalar) and node.value is True:
             return True
         return context.faults.add(node.at, "this must be true; leave the key out where it is not")
@@ -169,8 +177,8 @@ class Anything:
 
     label: str = "any value"
 
-    def read(self, node: Node, context: Context) -> Any:  # noqa: ARG002  # the signature of a form
-        return plain(node)
+    def read(self, node: YamlNode, context: Context) -> Any:  # noqa: ARG002  # the signature of a form
+        return plain_values(node)
 
     def schema(self) -> JsonSchema:
         return {}
@@ -188,15 +196,15 @@ class ListOf:
     def label(self) -> str:
         return f"list of {self.form.label}" + (" (one may stand alone)" if self.single else "")
 
-    def read(self, node: Node, context: Context) -> Any:
+    def read(self, node: YamlNode, context: Context) -> Any:
         if self.single and not isinstance(node, Items):
-            return [Item(self.form.read(node, context), node.at, node.at)]
+            return [PlacedValue(self.form.read(node, context), node.at, node.at)]
         if not isinstance(node, Items):
             written = f": [{node.text}]" if isinstance(node, Scalar) else ""
             return context.faults.add(node.at, f"this must be a list{written}")
         if len(node.nodes) < self.least:
             return context.faults.add(node.at, "this list is empty; name at least one, or leave the key out")
-        return [Item(self.form.read(child, context), child.at, child.at) for child in node.nodes]
+        return [PlacedValue(self.form.read(child, context), child.at, child.at) for child in node.nodes]
 
     def schema(self) -> JsonSchema:
         items = {"type": "array", "items": self.form.schema(), "minItems": self.least}
@@ -216,7 +224,7 @@ class MapOf:
     def label(self) -> str:
         return f"mapping: {self.names} to {self.form.label}"
 
-    def read(self, node: Node, context: Context) -> Any:
+    def read(self, node: YamlNode, context: Context) -> Any:
         if not isinstance(node, Members):
             return context.faults.add(node.at, f"this must be a mapping, one entry for each {self.names}")
         if not node.entries:
@@ -227,7 +235,7 @@ class MapOf:
         for name, value in node.entries.items():
             if not re.fullmatch(self.pattern, name):
                 context.faults.add(node.place(name), f"'{name}' cannot be a {self.names}: {self.hint}")
-            out[name] = Item(self.form.read(value, context), value.at, node.place(name))
+            out[name] = PlacedValue(self.form.read(value, context), value.at, node.place(name))
         return out
 
     def schema(self) -> JsonSchema:
@@ -250,7 +258,7 @@ class Either:
     def label(self) -> str:
         return f"{self.scalar.label}, or {self.mapping.label}"
 
-    def read(self, node: Node, context: Context) -> Any:
+    def read(self, node: YamlNode, context: Context) -> Any:
         return (self.mapping if isinstance(node, Members) else self.scalar).read(node, context)
 
     def schema(self) -> JsonSchema:
@@ -271,7 +279,7 @@ class Key:
 class Section:
     """A read block: values by key, each with its place. ``strange``: it held keys that were faults already."""
 
-    def __init__(self, items: Mapping[str, Item], at: Position, *, strange: bool = False) -> None:
+    def __init__(self, items: Mapping[str, PlacedValue], at: Position, *, strange: bool = False) -> None:
         self.items = items
         self.at = at
         self.strange = strange
@@ -310,7 +318,7 @@ class Block:
     def label(self) -> str:
         return f"[{self.title or self.name}](#{(self.title or self.name).replace(' ', '-')})"
 
-    def read(self, node: Node, context: Context) -> Any:
+    def read(self, node: YamlNode, context: Context) -> Any:
         if not isinstance(node, Members):
             keys = ", ".join(key.name for key in self.keys[:6])
             return context.faults.add(node.at, f"{self.name} must be a mapping with keys such as {keys}")
@@ -318,7 +326,7 @@ class Block:
         forms = {key.name: key.form for key in self.keys}
         for name, value in node.entries.items():
             if name in forms:
-                items[name] = Item(forms[name].read(value, context), value.at, node.place(name))
+                items[name] = PlacedValue(forms[name].read(value, context), value.at, node.place(name))
             elif name in self.later:
                 context.faults.add(node.place(name), f"'{name}' is not supported yet; leave it out")
             else:
@@ -358,7 +366,7 @@ def _kind(node: Scalar) -> str:
     return "a truth value" if isinstance(node.value, bool) else "a number"
 
 
-def _shown(node: Node) -> str:
+def _shown(node: YamlNode) -> str:
     """The node as the operator wrote it; a reference stays a reference, so no secret shows."""
     if not isinstance(node, Scalar):
         return "a list" if isinstance(node, Items) else "a mapping"

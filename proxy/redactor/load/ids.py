@@ -2,13 +2,58 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 
-from proxy.redactor import globs
-from proxy.redactor.load.faults import Faults, did_you_mean
-from proxy.redactor.load.forms import Section
-from proxy.redactor.load.overlaps import overlap, selects_many
-from proxy.redactor.rules import BodyPlace, IdPlace, Operation, Source, Verb
-from proxy.redactor.template import Template
+from proxy.model.schema import Path, PathStep
+from proxy.redactor import form
+from proxy.redactor.json.names import fold_name
+from proxy.redactor.load.forms import PlacedValue, Section
+from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
+from proxy.redactor.path_template import PathTemplate, overlaps, parse_template
+from proxy.redactor.rules import BodyPlace, IdPlace, IdSource, Operation, RedirectSuccess, Verb
+
+# Whether two selectors can select the same place, or one a place inside the other's.
+
+
+def selects_many(path: Path) -> bool:
+    """Whether the selector can select several places."""
+    return any(isinstance(step, PathStep) for step in path)
+
+
+def selectors_overlap(one: Path, other: Path) -> bool:
+    """Whether the two can select the same place, or the longer a place inside the shorter's.
+
+    With ``..`` only the same place counts: ``$..email`` could always lie inside another field's value.
+    """
+    nested = PathStep.DEEP not in one and PathStep.DEEP not in other
+
+    @cache
+    def meets(left: int, right: int) -> bool:
+        if left == len(one) or right == len(other):
+            return nested or (left == len(one) and right == len(other))
+        first, second = one[left], other[right]
+        if first is PathStep.DEEP:
+            return meets(left + 1, right) or meets(left, right + 1)
+        if second is PathStep.DEEP:
+            return meets(left, right + 1) or meets(left + 1, right)
+        return _same_step(first, second) and meets(left + 1, right + 1)
+
+    return meets(0, 0)
+
+
+def _same_step(one: str | int | PathStep, other: str | int | PathStep) -> bool:
+    if isinstance(one, PathStep) and isinstance(other, PathStep):
+        return one is other
+    if isinstance(one, PathStep):
+        one, other = other, one
+    if other is PathStep.EACH:
+        return isinstance(one, int)
+    if other is PathStep.MEMBERS:
+        return isinstance(one, str)
+    if isinstance(one, str) and isinstance(other, str):
+        return fold_name(one) == fold_name(other)  # applications that ignore letter case would bind both
+    return one == other
+
 
 _ANSWER = (
     'write response: {id: $.id}, or response: {id: "header Location /contacts/{id}"} with the address of the new record'
@@ -16,7 +61,7 @@ _ANSWER = (
 
 
 def request_id(
-    section: Section, verb: Verb, template: Template, body: BodyPlace | None, faults: Faults
+    section: Section, verb: Verb, template: PathTemplate, body: BodyPlace | None, faults: RuleFaults
 ) -> IdPlace | None:
     """Where the request carries the id(s); ``None`` for creates and lists."""
     if "id" not in section:
@@ -31,32 +76,32 @@ def request_id(
             f"the id of a new record is in the answer; {_ANSWER}. Where the caller chooses the id, write update: "
             f"an update of an unknown id creates it",
         )
-    elif place.source is Source.HEADER:
+    elif place.source is IdSource.HEADER:
         faults.add(at, "an id in a header of the request is not supported yet; write path, query, form or $.")
-    elif place.source is Source.PATH and place.name not in template.names:
+    elif place.source is IdSource.PATH and place.name not in template.names:
         known = did_you_mean(place.name, template.names) if template.names else f"'{template.text}' has no placeholder."
         faults.add(at, f"the path has no placeholder {{{place.name}}}; {known}")
-    elif place.source is Source.BODY and not place.path:
+    elif place.source is IdSource.BODY and not place.path:
         faults.add(at, "the whole body cannot be an id; write $.id or another member")
     return replace(place, absolute=_from_root(place, body))
 
 
 def _from_root(place: IdPlace, body: BodyPlace | None) -> bool:
     """A body id counts from the object where that is the whole body or one of several, else from the root."""
-    if place.source is not Source.BODY:
+    if place.source is not IdSource.BODY:
         return False
     if body is None or body.objects is None:
         return True
     return body.objects != () and not body.each and not selects_many(body.objects)
 
 
-def _default(section: Section, verb: Verb, template: Template, faults: Faults) -> IdPlace | None:
+def _default(section: Section, verb: Verb, template: PathTemplate, faults: RuleFaults) -> IdPlace | None:
     if verb is Verb.CREATE:
         return None
     response: Section | None = section.value("response")
     lists = response is not None and "each" in response
     if "id" in template.names and not (verb is Verb.READ and lists):
-        return IdPlace(Source.PATH, "id")
+        return IdPlace(IdSource.PATH, "id")
     answered = verb is Verb.DELETE and response is not None and "id" in response
     if verb is not Verb.READ and not answered:
         named = template.names[-1] if template.names else ""
@@ -66,7 +111,7 @@ def _default(section: Section, verb: Verb, template: Template, faults: Faults) -
 
 
 def response_id(
-    section: Section, verb: Verb, request: BodyPlace | None, faults: Faults, success: frozenset[int]
+    section: Section, verb: Verb, request: BodyPlace | None, faults: RuleFaults, success: frozenset[int]
 ) -> IdPlace | None:
     """Where the answer carries the id; ``None`` where it carries none. ``success``: the statuses that may mean it."""
     response: Section | None = section.value("response")
@@ -75,17 +120,19 @@ def response_id(
     place: IdPlace | None = response.value("id")
     if place is None:
         return None
-    if place.source is Source.FORM:
-        return IdPlace(Source.BODY, path=(place.name,))
-    if place.source in (Source.PATH, Source.QUERY):
+    if place.source is IdSource.FORM:
+        return IdPlace(IdSource.BODY, path=(place.name,))
+    if place.source in (IdSource.PATH, IdSource.QUERY):
         faults.add(response.place("id"), "this id is one of the request; write it beside 'match': id: path id")
-    elif place.source is Source.BODY and not place.path:
+    elif place.source is IdSource.BODY and not place.path:
         faults.add(response.place("id"), "the whole object cannot be its id; write $.id or another member")
     bare = verb is Verb.DELETE and not any(key in response for key in ("object", "each", "form", "fields"))
-    return replace(place, absolute=bare and place.source is Source.BODY)
+    return replace(place, absolute=bare and place.source is IdSource.BODY)
 
 
-def _created(section: Section, request: BodyPlace | None, faults: Faults, success: frozenset[int]) -> IdPlace | None:
+def _created(
+    section: Section, request: BodyPlace | None, faults: RuleFaults, success: frozenset[int]
+) -> IdPlace | None:
     """``$.id`` of the answer, unless a form or a redirect says that the answer will not be an object."""
     redirects = all(status >= 300 for status in success)
     if redirects or (request is not None and request.form):
@@ -93,10 +140,10 @@ def _created(section: Section, request: BodyPlace | None, faults: Faults, succes
             section.key("create"),
             f"this create does not say where its answer carries the id, and forms are mostly answered by a redirect; {_ANSWER}",
         )
-    return IdPlace(Source.BODY, path=("id",))
+    return IdPlace(IdSource.BODY, path=("id",))
 
 
-def check_ids(operation: Operation, section: Section, faults: Faults) -> None:
+def check_ids(operation: Operation, section: Section, faults: RuleFaults) -> None:
     """Note an id that is itself a protected value: it would be a token on one side and a value on the other."""
     response: Section | None = section.value("response")
     sides: tuple[tuple[IdPlace | None, BodyPlace | None, Mapping[str, str], Section], ...] = (
@@ -114,24 +161,80 @@ def check_ids(operation: Operation, section: Section, faults: Faults) -> None:
 
 def _fields_at(place: IdPlace, body: BodyPlace | None) -> Iterator[str]:
     """The fields that stand where the id stands in a JSON body."""
-    if place.source is not Source.BODY or body is None:
+    if place.source is not IdSource.BODY or body is None:
         return
     objects = body.objects or ()
     path = place.path if place.absolute else objects + place.path
     fields = {name: objects + inner for name, inner in body.fields.items()} if body.objects is not None else {}
-    yield from (name for name, other in (*fields.items(), *body.anchored.items()) if overlap(path, other))
+    yield from (name for name, other in (*fields.items(), *body.anchored.items()) if selectors_overlap(path, other))
 
 
 def _fields_called(place: IdPlace, body: BodyPlace | None, query: Mapping[str, str]) -> Iterator[str]:
     """The fields whose form member or query parameter has the name of the id's."""
-    names = query if place.source is Source.QUERY else body.form if body is not None else {}
+    names = query if place.source is IdSource.QUERY else body.form if body is not None else {}
     called = place.name
-    if place.source is Source.BODY and len(place.path) == 1 and isinstance(place.path[0], str):
+    if place.source is IdSource.BODY and len(place.path) == 1 and isinstance(place.path[0], str):
         called = place.path[0]  # a form is a flat object
-    if place.source in (Source.BODY, Source.FORM, Source.QUERY):
-        yield from (field for pattern, field in names.items() if globs.compiled(pattern).fullmatch(called))
+    if place.source in (IdSource.BODY, IdSource.FORM, IdSource.QUERY):
+        yield from (field for pattern, field in names.items() if form.compiled(pattern).fullmatch(called))
 
 
 def is_single(place: IdPlace | None) -> bool:
     """Whether the place carries exactly one id."""
     return place is not None and not selects_many(place.path)
+
+
+# ``success`` compiled: the statuses that count as they are, and those that count on a condition.
+
+
+Success = tuple[frozenset[int], tuple[RedirectSuccess, ...]]
+
+
+def compile_success(section: Section | None, default: frozenset[int], faults: RuleFaults) -> Success:
+    """The statuses and conditions that ``response`` names; the default where it names none."""
+    items: list[PlacedValue] = [] if section is None else section.value("success", [])
+    plain = frozenset(item.value for item in items if isinstance(item.value, int))
+    conditions = [_condition(item, plain, faults) for item in items if isinstance(item.value, Section)]
+    if not plain and not conditions:
+        return default, ()
+    return plain, tuple(conditions)
+
+
+def statuses(success: Success) -> frozenset[int]:
+    """Every status that may mean success."""
+    return success[0].union(*(condition.statuses for condition in success[1]))
+
+
+def check_named(section: Section, place: IdPlace | None, success: Success, faults: RuleFaults) -> None:
+    """Note an id in ``Location`` that no answer of success can tell, because all of them lead elsewhere."""
+    plain, conditions = success
+    if place is None or place.source is not IdSource.HEADER or place.name != "location" or place.template[:1] != "/":
+        return
+    template = parse_template(place.template)
+    if not plain and not any(
+        not one.locations or any(overlaps(template, path) for path in one.locations) for one in conditions
+    ):
+        faults.add(
+            section.place("id"),
+            f"no redirect of 'success' leads to {place.template}, so this id is never told; name that path under location",
+        )
+
+
+def _condition(item: PlacedValue, plain: frozenset[int], faults: RuleFaults) -> RedirectSuccess:
+    section: Section = item.value
+    named: list[PlacedValue] = [one for one in section.value("status", []) if one.value is not None]
+    locations: list[PlacedValue] = section.value("location", [])
+    if not section.strange and "status" in section and "location" not in section and "text" not in section:
+        faults.add(item.at, "this names no condition; add location or text, or write the status alone")
+    for one in named:
+        if one.value in plain:
+            faults.add(one.at, f"{one.value} stands in 'success' without a condition as well; keep one of the two")
+        elif locations and not 300 <= one.value < 400:
+            faults.add(
+                one.at, f"'location' is about redirects, and {one.value} is none; write a status from 300 to 399"
+            )
+    return RedirectSuccess(
+        frozenset(one.value for one in named),
+        tuple(one.value for one in locations if one.value is not None),
+        section.value("text", ""),
+    )

@@ -1,23 +1,133 @@
 """From files to a ``RuleSet``: all or nothing, every fault at once."""
 
+import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
-from proxy.redactor.cases import parse_case
-from proxy.redactor.load.checks import FileRules, check_files, warnings
-from proxy.redactor.load.endpoints import compile_endpoint
-from proxy.redactor.load.entities import compile_entities
-from proxy.redactor.load.faults import Faults
-from proxy.redactor.load.files import Source, decode, read_sources, version_of
-from proxy.redactor.load.forms import Context, Item, Section
-from proxy.redactor.load.grammar import RULE_FILE
+from proxy.redactor.load.conflicts import FileRules, check_conflicts, check_rivals, settled, warnings
+from proxy.redactor.load.entities import compile_endpoint, compile_entities
+from proxy.redactor.load.forms import Context, PlacedValue, Section
+from proxy.redactor.load.language import RULE_FILE
 from proxy.redactor.load.operations import Scope, carries_id, compile_operation
-from proxy.redactor.load.rivals import check_rivals
-from proxy.redactor.load.settling import settled
-from proxy.redactor.load.tree import read_tree
+from proxy.redactor.load.rule_tests import parse_case
+from proxy.redactor.load.yaml_tree import RuleFaults, files_named, read_tree
 from proxy.redactor.rules import Operation, PassRule, Position, Rule, RuleSet, RuleTest
+
+# Rule files on disk: which ones count, what is in them, and a fingerprint that tells whether anything changed.
+#
+# A folder is read flat. Names that begin with a dot are left out: a mounted config map keeps its real files in folders
+# such as ``..data`` and shows them by symbolic links.
+
+
+SUFFIXES = frozenset({".yaml", ".yml"})
+#: Ten thousand operations take about 2 MB.
+MOST_RULE_BYTES = 8 * 1024 * 1024
+
+
+class RuleSource(NamedTuple):
+    """The content of one rule file; ``name`` is how faults call it, ``folder`` where its references start."""
+
+    name: str
+    folder: Path
+    content: bytes
+
+
+def read_sources(path: Path, faults: RuleFaults) -> list[RuleSource]:
+    """Every rule file at the path, a file or a folder, by name. Faults: nothing there, not readable, too long."""
+    try:
+        paths = _rule_files(path)
+    except OSError as error:
+        faults.add(
+            Position(str(path), 0, 0), f"cannot be read ({error.strerror}); name a rule file or a folder of them"
+        )
+        return []
+    if not paths:
+        faults.add(Position(str(path), 0, 0), "holds no rule file; write one that ends in .yaml, see docs/rules.md")
+    return [source for file in paths if (source := _read(file, faults))]
+
+
+def no_rules(path: Path) -> bool:
+    """Whether there is nothing at the path, or a folder without a rule file."""
+    try:
+        return not _rule_files(path) if path.is_dir() else not path.exists()
+    except OSError:
+        return False  # whoever loads it says what is wrong
+
+
+def decode_rule_text(source: RuleSource, faults: RuleFaults) -> str | None:
+    """The text of a file, which is UTF-8 with or without a byte order mark; ``None`` after noting a fault."""
+    try:
+        return source.content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = source.content[: error.start].decode("utf-8", "replace")
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        faults.add(Position(source.name, line, column), "not UTF-8; save the file as UTF-8")
+        return None
+
+
+def rules_version(sources: list[RuleSource]) -> str:
+    """Twelve hexadecimal digits that change with any name or content."""
+    digest = hashlib.sha256()
+    for source in sorted(sources):
+        for part in (Path(source.name).name.encode(), source.content):
+            digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.hexdigest()[:12]
+
+
+def fingerprint(path: Path) -> str:
+    """A digest of everything that loading the path would read: names, link targets, contents, referenced files.
+
+    Never raises: what cannot be read counts as such, and becoming readable is a change.
+    """
+    digest = hashlib.sha256()
+    for part in _parts(path):
+        digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.hexdigest()
+
+
+def _parts(path: Path) -> Iterator[bytes]:
+    try:
+        paths = _rule_files(path)
+    except OSError as error:
+        yield f"unreadable {error.errno}".encode()
+        return
+    for file in paths:
+        content = _content(file)
+        yield str(file).encode("utf-8", "surrogateescape")
+        yield str(file.resolve()).encode("utf-8", "surrogateescape")
+        yield content
+        for referenced in files_named(content.decode("utf-8", "replace"), file.parent):
+            yield _content(referenced)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        return f"unreadable {error.errno}".encode()
+
+
+def _rule_files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        path.stat()
+        return [path]
+    entries = (entry for entry in path.iterdir() if not entry.name.startswith(".") and entry.suffix in SUFFIXES)
+    return sorted(entry for entry in entries if not entry.is_dir())
+
+
+def _read(file: Path, faults: RuleFaults) -> RuleSource | None:
+    at = Position(str(file), 1, 1)
+    try:
+        if file.stat().st_size > MOST_RULE_BYTES:
+            faults.add(at, f"longer than {MOST_RULE_BYTES} bytes; split it")
+            return None
+        return RuleSource(str(file), file.parent, file.read_bytes())
+    except OSError as error:
+        faults.add(at, f"cannot be read ({error.strerror}); correct its mode or the link")
+        return None
 
 
 @dataclass(slots=True)
@@ -25,10 +135,10 @@ class _Load:
     """One load: where faults go, and the environment that references are read from."""
 
     environ: Mapping[str, str]
-    faults: Faults = field(default_factory=Faults)
+    faults: RuleFaults = field(default_factory=RuleFaults)
 
 
-def load(path: Path, environ: Mapping[str, str] | None = None) -> RuleSet:
+def load_rule_set(path: Path, environ: Mapping[str, str] | None = None) -> RuleSet:
     """The rules of a file or of every ``*.yaml`` and ``*.yml`` in a folder.
 
     Raises ``VaultError(BAD_RULES)`` with one ``Detail("file:line:column", sentence)`` for each fault of all files.
@@ -39,19 +149,19 @@ def load(path: Path, environ: Mapping[str, str] | None = None) -> RuleSet:
 
 def load_text(text: str, name: str = "rules.yaml", environ: Mapping[str, str] | None = None) -> RuleSet:
     """The rules in a text, as if it were the file ``name``. Raises as ``load``."""
-    source = Source(name, Path(name).parent, text.encode("utf-8", "surrogatepass"))
+    source = RuleSource(name, Path(name).parent, text.encode("utf-8", "surrogatepass"))
     return _compile([source], _Load(os.environ if environ is None else environ))
 
 
-def _compile(sources: list[Source], job: _Load) -> RuleSet:
+def _compile(sources: list[RuleSource], job: _Load) -> RuleSet:
     files = [compiled for source in sources if (compiled := _file(source, job))]
-    check_files(files, job.faults)
+    check_conflicts(files, job.faults)
     job.faults.raise_any()
     addressed = [_addressed(file) for file in files]
     told = tuple(warnings(addressed))
     kept = [settled(file) for file in addressed]
     return RuleSet(
-        version_of(sources),
+        rules_version(sources),
         tuple(file.endpoint for file in kept),
         tuple(draft.entity for file in kept for draft in file.entities),
         tuple(operation for file in kept for operation in file.operations),
@@ -62,8 +172,8 @@ def _compile(sources: list[Source], job: _Load) -> RuleSet:
     )
 
 
-def _file(source: Source, job: _Load) -> FileRules | None:
-    text = decode(source, job.faults)
+def _file(source: RuleSource, job: _Load) -> FileRules | None:
+    text = decode_rule_text(source, job.faults)
     tree = None if text is None else read_tree(text, source.name, job.faults)
     section = None if tree is None else RULE_FILE.read(tree, Context(job.faults, source.folder, job.environ))
     if not isinstance(section, Section):
@@ -81,7 +191,7 @@ def _file(source: Source, job: _Load) -> FileRules | None:
     return FileRules(endpoint, section.key("endpoint"), tuple(entities.values()), operations, tests, passed)
 
 
-def _operations(items: list[Item], scope: Scope) -> tuple[Rule, ...]:
+def _operations(items: list[PlacedValue], scope: Scope) -> tuple[Rule, ...]:
     operations: list[Rule] = []
     places: dict[int, Position] = {}
     for item in items:
@@ -93,7 +203,7 @@ def _operations(items: list[Item], scope: Scope) -> tuple[Rule, ...]:
     return tuple(operations)
 
 
-def _tests(items: list[Item], endpoint: str, faults: Faults) -> tuple[RuleTest, ...]:
+def _tests(items: list[PlacedValue], endpoint: str, faults: RuleFaults) -> tuple[RuleTest, ...]:
     tests = []
     names: dict[str, Position] = {}
     for item in items:
@@ -105,7 +215,7 @@ def _tests(items: list[Item], endpoint: str, faults: Faults) -> tuple[RuleTest, 
         if name in names:
             faults.add(item.value.place("name"), f"a test of this name stands in line {names[name].line}; rename one")
         names.setdefault(name, item.at)
-        test = RuleTest(name, endpoint, {key: _content(part.value) for key, part in item.value.items.items()}, item.at)
+        test = RuleTest(name, endpoint, {key: _loaded(part.value) for key, part in item.value.items.items()}, item.at)
         try:
             parse_case(test)
             tests.append(test)
@@ -119,18 +229,18 @@ def _is_broken(section: Section) -> bool:
     parts: list[object] = [item.value for key, item in section.items.items() if key != "json"]
     for part in list(parts):
         inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
-        parts.extend(item.value for item in inner if isinstance(item, Item))
+        parts.extend(item.value for item in inner if isinstance(item, PlacedValue))
     below = (_is_broken(part) for part in parts if isinstance(part, Section))
     return section.strange or any(part is None for part in parts) or any(below)
 
 
-def _content(value: object) -> object:
+def _loaded(value: object) -> object:
     """A read section as ordinary values."""
     if isinstance(value, Section):
-        return {key: _content(item.value) for key, item in value.items.items()}
-    if isinstance(value, dict) and all(isinstance(item, Item) for item in value.values()):
+        return {key: _loaded(item.value) for key, item in value.items.items()}
+    if isinstance(value, dict) and all(isinstance(item, PlacedValue) for item in value.values()):
         return {key: item.value for key, item in value.items()}
-    if isinstance(value, list) and all(isinstance(item, Item) for item in value):
+    if isinstance(value, list) and all(isinstance(item, PlacedValue) for item in value):
         return [item.value for item in value]
     return value
 

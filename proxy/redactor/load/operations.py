@@ -2,15 +2,25 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
 
-from proxy.redactor.load.bodies import PLACES, compile_body, member_fields
-from proxy.redactor.load.entities import Draft, needs_record, several
-from proxy.redactor.load.faults import Faults, did_you_mean
-from proxy.redactor.load.forms import Item, Section
-from proxy.redactor.load.ids import check_ids, is_single, request_id, response_id
-from proxy.redactor.load.outcomes import check_named, compile_success, statuses
-from proxy.redactor.load.overlaps import selects_many
-from proxy.redactor.load.phrases import Matched
+from proxy.model.schema import Path, spell
+from proxy.redactor import form as globs
+from proxy.redactor.load.entities import EntityDraft, needs_record, several
+from proxy.redactor.load.forms import PlacedValue, Section
+from proxy.redactor.load.ids import (
+    check_ids,
+    check_named,
+    compile_success,
+    is_single,
+    request_id,
+    response_id,
+    selectors_overlap,
+    selects_many,
+    statuses,
+)
+from proxy.redactor.load.parsers import MatchPattern
+from proxy.redactor.load.yaml_tree import RuleFaults, did_you_mean
 from proxy.redactor.rules import (
     Absent,
     BodyPlace,
@@ -32,6 +42,116 @@ from proxy.redactor.rules import (
 from proxy.tokenization import DEFAULT_SHAPE, SHAPES
 from proxy.tokenization.base import Resolution
 
+# ``request:`` and ``response:`` compiled to places in a body.
+
+
+#: Keys that say where something stands in a body.
+PLACE_KEYS = ("object", "each", "form", "fields")
+
+
+def compile_body(section: Section | None, entity: Entity, *, default: bool, faults: RuleFaults) -> BodyPlace | None:
+    """The places of one direction.
+
+    ``default``: where nothing is said, the object stands at ``$``. Without it nothing in the body is named, and
+    ``fields`` alone are places without an object.
+    """
+    if section is None or not any(key in section for key in PLACE_KEYS):
+        return _whole(entity) if default else None
+    form = member_fields(section.value("form", {}), entity, faults)
+    objects = _objects(section, default, faults)
+    own = _own_places(section.value("fields", {}), entity, faults)
+    inside = (
+        {} if objects is None else {name: path[len(objects) :] for name, path in own.items() if _within(path, objects)}
+    )
+    outside = {name: path for name, path in own.items() if name not in inside}
+    fields = {} if objects is None else {rule.name: rule.at for rule in entity.fields.values() if rule.name not in own}
+    place = BodyPlace(objects, "each" in section, fields | inside, outside, form)
+    if own:
+        _check_places(place, section, faults)
+    return place
+
+
+def member_fields(members: Mapping[str, PlacedValue], entity: Entity, faults: RuleFaults) -> dict[str, str]:
+    """Names and patterns of members or parameters with the field each carries, the most specific first."""
+    out: dict[str, str] = {}
+    for name, item in members.items():
+        field = item.value.value("field") if isinstance(item.value, Section) else item.value
+        at = item.value.place("field") if isinstance(item.value, Section) else item.at
+        if field is not None and field not in entity.fields:
+            faults.add(at, f"{entity.name} has no field '{field}'; {did_you_mean(field, entity.fields)}")
+        elif field is not None:
+            out[name] = field
+    for one, other in combinations(out, 2):
+        tie = globs.pattern_weight(one) == globs.pattern_weight(other) and globs.patterns_overlap(one, other)
+        if tie and "*" in one and out[one] != out[other]:
+            faults.add(
+                members[other].key,
+                f"'{other}' and '{one}' can name the same member and neither is more specific; make one of them longer",
+            )
+    return dict(sorted(out.items(), key=lambda entry: globs.pattern_weight(entry[0]), reverse=True))
+
+
+def _whole(entity: Entity) -> BodyPlace:
+    return BodyPlace((), False, {rule.name: rule.at for rule in entity.fields.values()}, {}, {})
+
+
+def _objects(section: Section, default: bool, faults: RuleFaults) -> Path | None:
+    """Where the objects stand; ``None`` where the body is a form only, or nothing but places of single fields."""
+    if "object" in section and "each" in section:
+        faults.add(
+            section.key("each"), "'object' and 'each' exclude each other; keep 'each' where there are several objects"
+        )
+    if "each" in section:
+        path: Path = section.value("each", ())
+        if section.value("each") is not None and not selects_many(path):
+            faults.add(section.place("each"), f"'each' selects one place only; write {spell(path)}[*]")
+        return path
+    if "object" in section:
+        whole: Path = section.value("object", ())
+        return whole
+    if "fields" in section:
+        return () if default else None
+    return None
+
+
+def _own_places(items: Mapping[str, PlacedValue], entity: Entity, faults: RuleFaults) -> dict[str, Path]:
+    own: dict[str, Path] = {}
+    for name, item in items.items():
+        if name not in entity.fields:
+            faults.add(item.key, f"{entity.name} has no field '{name}'; {did_you_mean(name, entity.fields)}")
+        elif item.value == ():
+            faults.add(item.at, f"a field cannot be the whole document; write $.{name} or another member")
+        elif item.value is not None:
+            own[name] = item.value
+    return own
+
+
+def _within(path: Path, objects: Path) -> bool:
+    return len(path) > len(objects) and path[: len(objects)] == objects
+
+
+def _check_places(place: BodyPlace, section: Section, faults: RuleFaults) -> None:
+    """The operation's own places against each other and against those of the entity."""
+    start = place.objects or ()
+    whole = {name: start + path for name, path in place.fields.items()} | dict(place.anchored)
+    own: Mapping[str, PlacedValue] = section.value("fields", {})
+    for one, other in combinations(whole, 2):
+        named = other if other in own else one
+        if named in own and selectors_overlap(whole[one], whole[other]):
+            rival = one if named == other else other
+            faults.add(
+                own[named].at, f"{named} overlaps {rival} at {spell(whole[rival])}; a value belongs to one field only"
+            )
+    several = place.each or selects_many(start)
+    for name in place.anchored:
+        if several:
+            faults.add(
+                own[name].at,
+                f"places under 'fields' count from the document's root, and this one is outside of the objects at "
+                f"{spell(start)}, so it belongs to none of them; write {spell(start)}.{name}",
+            )
+
+
 _SUCCESS = frozenset(range(200, 300))
 _WORDS = ("absent", "nulls", "empty", "own_token")
 
@@ -41,8 +161,8 @@ class Scope:
     """What the operations of one file may name."""
 
     endpoint: Endpoint
-    entities: Mapping[str, Draft]
-    faults: Faults
+    entities: Mapping[str, EntityDraft]
+    faults: RuleFaults
 
 
 def compile_operation(section: Section, scope: Scope) -> Rule | None:
@@ -52,7 +172,7 @@ def compile_operation(section: Section, scope: Scope) -> Rule | None:
     verb, draft, matched = _verb(section, scope.faults), None, section.value("match")
     if verb is not None:
         draft = _entity(section, verb, scope)
-    if verb is None or draft is None or not isinstance(matched, Matched):
+    if verb is None or draft is None or not isinstance(matched, MatchPattern):
         return None
     _check_prefix(section, matched, scope)
     entity, faults = draft.entity, scope.faults
@@ -88,13 +208,13 @@ def _pass(section: Section, scope: Scope) -> PassRule | None:
                 "leave one of the two out",
             )
     matched = section.value("match")
-    if not isinstance(matched, Matched) or section.value("pass") is None:
+    if not isinstance(matched, MatchPattern) or section.value("pass") is None:
         return None
     _check_prefix(section, matched, scope)
     return PassRule(matched.label, scope.endpoint, matched.methods, matched.template.text, section.at)
 
 
-def _verb(section: Section, faults: Faults) -> Verb | None:
+def _verb(section: Section, faults: RuleFaults) -> Verb | None:
     said = [verb for verb in Verb if verb in section]
     if not said and not section.strange:
         faults.add(
@@ -107,7 +227,7 @@ def _verb(section: Section, faults: Faults) -> Verb | None:
     return said[0] if said else None
 
 
-def _entity(section: Section, verb: Verb, scope: Scope) -> Draft | None:
+def _entity(section: Section, verb: Verb, scope: Scope) -> EntityDraft | None:
     name = section.value(verb)
     if name is None or name in scope.entities:
         return scope.entities.get(name)
@@ -115,7 +235,7 @@ def _entity(section: Section, verb: Verb, scope: Scope) -> Draft | None:
     return None
 
 
-def _check_prefix(section: Section, matched: Matched, scope: Scope) -> None:
+def _check_prefix(section: Section, matched: MatchPattern, scope: Scope) -> None:
     prefix = [part for part in scope.endpoint.prefix.split("/") if part]
     if [segment.text for segment in matched.template.segments[: len(prefix)]] != prefix:
         scope.faults.add(
@@ -125,7 +245,7 @@ def _check_prefix(section: Section, matched: Matched, scope: Scope) -> None:
         )
 
 
-def _request(section: Section, verb: Verb, entity: Entity, faults: Faults) -> RequestRule:
+def _request(section: Section, verb: Verb, entity: Entity, faults: RuleFaults) -> RequestRule:
     inner: Section | None = section.value("request")
     writes = verb in (Verb.CREATE, Verb.UPDATE)
     for word in _WORDS:
@@ -144,13 +264,13 @@ def _request(section: Section, verb: Verb, entity: Entity, faults: Faults) -> Re
 
 
 def _response(
-    section: Section, verb: Verb, entity: Entity, request: tuple[IdPlace | None, BodyPlace | None], faults: Faults
+    section: Section, verb: Verb, entity: Entity, request: tuple[IdPlace | None, BodyPlace | None], faults: RuleFaults
 ) -> ResponseRule:
     inner: Section | None = section.value("response")
     place, sent = request
     # The answer to a delete of many is seldom the records themselves: it is restored where the file says so.
     default = verb is not Verb.DELETE or (is_single(place) and not (inner is not None and "id" in inner))
-    stated = inner is not None and any(key in inner for key in PLACES)
+    stated = inner is not None and any(key in inner for key in PLACE_KEYS)
     anywhere = inner is not None and inner.value("restore") == "anywhere"
     body = compile_body(inner, entity, default=(default and not anywhere) or stated, faults=faults)
     form = sent is not None and bool(sent.form)
@@ -161,9 +281,9 @@ def _response(
     return ResponseRule(body, named, *success, anywhere)
 
 
-def _check_same(operation: Operation, section: Section, faults: Faults) -> None:
+def _check_same(operation: Operation, section: Section, faults: RuleFaults) -> None:
     """A value that is looked for must get the same token each time."""
-    query: Mapping[str, Item] = section.value("query", {})
+    query: Mapping[str, PlacedValue] = section.value("query", {})
     if query and operation.verb in (Verb.CREATE, Verb.UPDATE):
         faults.add(
             section.key("query"),
@@ -198,7 +318,7 @@ def _same_hint(entity: Entity, field: str, where: str) -> str:
     )
 
 
-def _check_addressed(operation: Operation, section: Section, draft: Draft, faults: Faults) -> None:
+def _check_addressed(operation: Operation, section: Section, draft: EntityDraft, faults: RuleFaults) -> None:
     """Shapes that resolve by record need the record's id beside each token."""
     unnamed = operation.verb in (Verb.UPDATE, Verb.DELETE) and operation.id is None  # a fault already
     if operation.response.body is None or carries_id(operation) or unnamed:
@@ -213,7 +333,7 @@ def _check_addressed(operation: Operation, section: Section, draft: Draft, fault
         )
 
 
-def _check_single(operation: Operation, section: Section, faults: Faults) -> None:
+def _check_single(operation: Operation, section: Section, faults: RuleFaults) -> None:
     """A field whose values all have one token has one place; what the entity itself says of it is checked there."""
     for side, body in (("request", operation.request.body), ("response", operation.response.body)):
         for name, path in (*body.fields.items(), *body.anchored.items()) if body is not None else ():

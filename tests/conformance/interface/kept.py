@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from proxy.model.builtin import DECIMAL_KEYS, KEYS, RANGE_KEYS, SERVICE_KEYS, RecordKeys
+from proxy.model.schema import DECIMAL_KEYS, KEYS, RANGE_KEYS, SERVICE_KEYS, RecordKeys
 from tests.conformance.interface.schema import BODY
 from tests.support.world import World, world
 

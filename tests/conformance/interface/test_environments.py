@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from aiohttp import FormData
 
-from proxy.model.access import Principal
+from proxy.model.record import Principal
 from tests.support.api import TOKENS, Said
 from tests.support.world import ENGINES, World, world
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import FormData
 
-from proxy.vault import find
+from proxy.vault.records import find
 from tests.support.api import Said
 from tests.support.filterendpoint import URL, FilterEndpoint, answered, filtering
 from tests.support.world import ENGINES, World, world

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from proxy.web.api.operation import Takes
-from proxy.web.api.operations import OPERATIONS
+from proxy.api.context import Takes
+from proxy.api.operations import OPERATIONS
 from tests.conformance.interface.kept import R
 from tests.conformance.interface.schema import BODY
 from tests.conformance.interface.test_statuses import Asked

@@ -12,18 +12,18 @@ from urllib.parse import quote
 import pytest
 from aiohttp import web
 
-from proxy.model.access import Principal
-from proxy.web.api.access import bearer
-from proxy.web.api.document.described import DESCRIBED
-from proxy.web.api.document.parts import Example
-from proxy.web.api.document.world import CONTACT, KEPT, RECORDS
-from proxy.web.api.operation import Access, Operation
-from proxy.web.api.operations import OPERATIONS
-from proxy.web.guard.firewall import Firewall, Mode
-from proxy.web.guard.quotas import Quotas
-from proxy.web.guard.rates import Policy as Quota
-from proxy.web.guard.rates import Rates
-from proxy.web.peers import Trusted
+from proxy.api.access import bearer
+from proxy.api.context import Access, ApiOperation
+from proxy.api.openapi.described import DESCRIBED
+from proxy.api.openapi.parts import Example
+from proxy.api.openapi.world import CONTACT, KEPT, RECORDS
+from proxy.api.operations import OPERATIONS
+from proxy.edge.firewall import Firewall, Mode
+from proxy.edge.limits import Quotas
+from proxy.edge.rate_limit import RatePolicy as Quota
+from proxy.edge.rate_limit import Rates
+from proxy.model.record import Principal
+from proxy.net.client_address import Trusted
 from tests.conformance.test_interface_examples import attached, filled, request
 from tests.support.api import Said, access
 from tests.support.matrix import ALIASES, CALLERS, TABLE, UNDER, Endpoint, expected, policy
@@ -79,7 +79,7 @@ async def test_every_operation_answers_every_kind_of_caller_as_the_table_says(ca
     assert wrong == []
 
 
-def reads(operation: Operation) -> bool:
+def reads(operation: ApiOperation) -> bool:
     return operation.reads or operation.method == "GET" or operation.access is Access.OPEN
 
 
@@ -137,7 +137,7 @@ async def told(here: World) -> list[Any]:
     return [contacts.json.get("data"), kept.json["data"]]
 
 
-async def met(here: World, operation: Operation, caller: str, texts: dict[str, str]) -> list[object]:
+async def met(here: World, operation: ApiOperation, caller: str, texts: dict[str, str]) -> list[object]:
     """What is wrong with what the caller gets."""
     answer = await asked(here, operation, caller, texts)
     wrong: list[object] = []
@@ -152,12 +152,12 @@ async def met(here: World, operation: Operation, caller: str, texts: dict[str, s
     return wrong
 
 
-def first_example(operation: Operation) -> Example:
+def first_example(operation: ApiOperation) -> Example:
     """The first one that is not about an error."""
     return next(example for example in DESCRIBED[operation.name].examples if example.status < 400)
 
 
-def said(answer: Said, operation: Operation) -> str:
+def said(answer: Said, operation: ApiOperation) -> str:
     if answer.status < 400:
         return str(answer.status)
     word = answer.json.get("code") or answer.json["error"]
@@ -183,7 +183,7 @@ def hidden_from(caller: str, want: str) -> Sequence[str]:
     return [text for text in OF_PEOPLE if text not in allowed]
 
 
-async def asked(here: World, operation: Operation, caller: str, texts: dict[str, str]) -> Said:
+async def asked(here: World, operation: ApiOperation, caller: str, texts: dict[str, str]) -> Said:
     """The example, as the caller sends it."""
     example = first_example(operation)
     family = "/api/models" if operation.path.startswith("/api/models") else "/"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from aiohttp import FormData
 
-from proxy.web.guard.firewall import Firewall, Mode
-from proxy.web.peers import Trusted
+from proxy.edge.firewall import Firewall, Mode
+from proxy.net.client_address import Trusted
 from tests.support.api import Said
 from tests.support.world import ENGINES, World, world
 

@@ -8,8 +8,8 @@ import pytest
 from aiohttp import FormData
 
 from proxy.clock import to_wire
-from proxy.web.guard.firewall import Firewall, Mode
-from proxy.web.peers import Trusted
+from proxy.edge.firewall import Firewall, Mode
+from proxy.net.client_address import Trusted
 from tests.support.api import Said
 from tests.support.filterendpoint import URL, FilterEndpoint, answered, filtering
 from tests.support.world import ENGINES, World, world

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from proxy.web.api.operations import OPERATIONS
+from proxy.api.operations import OPERATIONS
 from tests.conformance.interface.schema import BODY
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

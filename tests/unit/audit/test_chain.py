@@ -1,4 +1,4 @@
-from proxy.audit.chain import BEGIN, GENESIS, Link, read, sealed
+from proxy.audit.chain import CHAIN_START, GENESIS, Link, parse_line, sealed
 from proxy.crypto.prf import hasher
 
 MAC = hasher(b"k" * 32)
@@ -6,8 +6,8 @@ AT = "2026-11-22T03:00:00.000Z"
 
 
 def test_a_line_reads_as_it_was_written_and_is_genuine():
-    line, link = sealed(MAC, BEGIN, AT, [b'"event":"log"'])
-    found = read(line)
+    line, link = sealed(MAC, CHAIN_START, AT, [b'"event":"log"'])
+    found = parse_line(line)
     assert found is not None
     assert (found.n, found.prev, found.link) == (1, GENESIS, link)
     assert found.genuine(MAC)
@@ -16,7 +16,7 @@ def test_a_line_reads_as_it_was_written_and_is_genuine():
 
 def test_lines_of_one_group_are_tied_to_one_another():
     both, last = sealed(MAC, Link(7, "a" * 32), AT, [b'"event":"log"', b'"event":"write"'])
-    first, second = (read(line) for line in both.splitlines(keepends=True))
+    first, second = (parse_line(line) for line in both.splitlines(keepends=True))
     assert first is not None
     assert second is not None
     assert (first.prev, second.prev) == ("a" * 32, first.hash)
@@ -24,7 +24,7 @@ def test_lines_of_one_group_are_tied_to_one_another():
 
 
 def test_what_is_no_line_of_ours_is_told_from_one():
-    line, _ = sealed(MAC, BEGIN, AT, [b'"event":"log"'])
-    assert read(line[:-1]) is not None  # without its end of line, as a reader of lines has it
+    line, _ = sealed(MAC, CHAIN_START, AT, [b'"event":"log"'])
+    assert parse_line(line[:-1]) is not None  # without its end of line, as a reader of lines has it
     for other in (b"", b"{}\n", line[1:], line + b"\n", line.replace(b'"n":1', b'"n":0'), line.replace(b"}", b"")):
-        assert read(other) is None
+        assert parse_line(other) is None

@@ -1,16 +1,16 @@
 from pathlib import Path
 from typing import Any
 
-from proxy.audit.chain import BEGIN
-from proxy.audit.members import Event, body
-from proxy.audit.verify import MOST, Findings
+from proxy.audit.chain import CHAIN_START
+from proxy.audit.events import AuditEvent, body
+from proxy.audit.verify import MOST_FAULTS, LogFindings
 from tests.support.audit import Remembered, trail, verified
 
 
 async def logged(folder: Path, memory: Remembered, count: int = 6, **given: Any) -> None:
     async with trail(folder, memory, **given) as made:
         for number in range(count):
-            made.put(body(Event.WRITE, count=number))
+            made.put(body(AuditEvent.WRITE, count=number))
 
 
 async def test_an_untouched_log_has_no_faults_across_files_and_starts(tmp_path):
@@ -24,7 +24,7 @@ async def test_an_untouched_log_has_no_faults_across_files_and_starts(tmp_path):
 
 
 async def test_an_empty_folder_is_in_order_only_where_nothing_is_remembered(tmp_path):
-    assert (await verified(tmp_path, Remembered())).last == BEGIN
+    assert (await verified(tmp_path, Remembered())).last == CHAIN_START
     memory = Remembered()
     await logged(tmp_path, memory)
     for path in tmp_path.iterdir():
@@ -59,7 +59,7 @@ async def test_a_log_under_another_key_has_a_fault_in_every_line(tmp_path):
 
 
 def test_of_very_many_faults_the_number_is_told():
-    found = Findings()
-    for number in range(MOST + 5):
+    found = LogFindings()
+    for number in range(MOST_FAULTS + 5):
         found.tell("a", number, "x")
-    assert (len(found.faults), found.more) == (MOST, 5)
+    assert (len(found.faults), found.more) == (MOST_FAULTS, 5)

@@ -3,8 +3,8 @@ import asyncio
 import pytest
 
 from proxy.auth.clients import Clients
-from proxy.auth.opening import open_clients
 from proxy.auth.passwords import Passwords
+from proxy.auth.policies import open_clients
 from proxy.clock import ManualClock
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError

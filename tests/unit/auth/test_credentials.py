@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.auth.credentials import Credentials, credentials, read_form
-from proxy.auth.errors import DESCRIPTION, OAuthError
+from proxy.auth.credentials import DESCRIPTION, Credentials, OAuthError, credentials, read_form
 from tests.support.auth import basic
 
 

@@ -31,7 +31,7 @@ async def test_a_client_that_does_not_exist_costs_the_same_work_and_never_fits(p
         compared.append(stored)
         return True
 
-    monkeypatch.setattr(module, "fits", watched)
+    monkeypatch.setattr(module, "verify_secret", watched)
     _, stored = await passwords.made()
     assert await passwords.fits(stored, "secret")
     assert not await passwords.fits(None, "secret")
@@ -48,7 +48,7 @@ async def test_the_event_loop_goes_on_while_a_secret_is_checked(passwords, monke
         loop.call_soon_threadsafe(began.set)
         return going.wait(10)
 
-    monkeypatch.setattr(module, "fits", slow)
+    monkeypatch.setattr(module, "verify_secret", slow)
     task = asyncio.create_task(passwords.fits("stored", "secret"))
     await began.wait()
     going.set()

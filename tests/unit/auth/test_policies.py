@@ -3,18 +3,17 @@ from typing import Any
 import pytest
 
 from proxy.auth import policies as module
-from proxy.auth.opening import open_policies
-from proxy.auth.policies import FREE, Policies
+from proxy.auth.policies import FREE, Policies, open_policies
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
-from proxy.model.policy import Act, Policy, read_policy
+from proxy.model.policy import AccessPolicy, Act, read_policy
 from proxy.storage.memory import MemoryStore
 from tests.unit.model.test_policy import EXAMPLE, SCHEMA
 
 KEYSET = Keyset.create("default")
 
 
-def policy(name: str = "p", **more: Any) -> Policy:
+def policy(name: str = "p", **more: Any) -> AccessPolicy:
     return read_policy(name, {"schema": "contact", "actions": ["read"], **more})
 
 
@@ -121,7 +120,7 @@ async def test_a_store_that_always_changes_is_told(monkeypatch):
 
 
 async def test_what_is_remembered_is_bounded(monkeypatch):
-    monkeypatch.setattr(module, "REMEMBERED", 10)
+    monkeypatch.setattr(module, "MOST_CACHED_RIGHTS", 10)
     policies = await opened(MemoryStore())
     for number in range(100):
         policies.rights((f"p{number}",), SCHEMA)

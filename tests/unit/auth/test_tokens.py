@@ -6,18 +6,18 @@ import pytest
 
 from proxy.auth import tokens as module
 from proxy.auth.clients import Client
-from proxy.auth.tokens import Claims, Tokens
+from proxy.auth.tokens import AccessClaims, TokenIssuer
 from proxy.clock import ManualClock
 from proxy.errors import Code, VaultError
-from proxy.model.access import Principal
+from proxy.model.record import Principal
 from tests.support.auth import HERE, office
 
 
-def holds(tokens: Tokens, token: str) -> bool:
+def holds(tokens: TokenIssuer, token: str) -> bool:
     return tokens.principal(token).environment == "default"
 
 
-def refused(tokens: Tokens, token: str) -> bool:
+def refused(tokens: TokenIssuer, token: str) -> bool:
     with pytest.raises(VaultError) as caught:
         tokens.principal(token)
     assert caught.value.code is Code.UNAUTHORIZED
@@ -107,7 +107,7 @@ async def test_a_token_seen_before_is_not_verified_again(monkeypatch):
 
 
 async def test_what_is_remembered_is_bounded(monkeypatch):
-    monkeypatch.setattr(module, "REMEMBERED", 3)
+    monkeypatch.setattr(module, "MOST_CACHED_TOKENS", 3)
     async with office() as here:
         made = await here.client()
         issued = [here.service.tokens.issue(made.client, (HERE,)) for _ in range(10)]
@@ -123,7 +123,7 @@ async def test_a_text_that_is_no_token_is_not_remembered():
 
 def claimed(client: Client, clock: ManualClock, **changes: Any) -> bytes:
     now = clock() // 1000
-    claims = Claims(HERE, client.id, client.id, [HERE], "default", now, now + 300, "j", 1)
+    claims = AccessClaims(HERE, client.id, client.id, [HERE], "default", now, now + 300, "j", 1)
     return msgspec.json.encode({**msgspec.to_builtins(claims), **changes})
 
 

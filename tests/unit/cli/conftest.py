@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from proxy.bootstrap import prepare
+from proxy.bootstrap.instance import prepare_instance
 from proxy.cli import main
-from proxy.config import load
+from proxy.config import load_settings
 
 
 @pytest.fixture
 def vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, with a vault as it is after its first start."""
     monkeypatch.chdir(tmp_path)
-    asyncio.run(prepare(load(None, {"DOMICILE__COUNTRY": "se"})))
+    asyncio.run(prepare_instance(load_settings(None, {"DOMICILE__COUNTRY": "se"})))
     return tmp_path
 
 

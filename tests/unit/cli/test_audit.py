@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from proxy.audit.members import Event, body
-from proxy.bootstrap import prepare
+from proxy.audit.events import AuditEvent, body
+from proxy.bootstrap.audit import open_audit
+from proxy.bootstrap.instance import prepare_instance
+from proxy.bootstrap.storage import open_environments, open_with_key
 from proxy.cli import main
 from proxy.clock import system_clock
-from proxy.composition.audit import open_audit
-from proxy.composition.stores import open_environments, open_with_key
-from proxy.config import load
+from proxy.config import load_settings
 from proxy.telemetry.metrics import Metrics
 from tests.support.patience import PATIENCE
 from tests.support.tree import ROOT
@@ -29,8 +29,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 async def write() -> None:
-    settings = load(None, {"DOMICILE__COUNTRY": "se", "DOMICILE__DATA": "data"})
-    await prepare(settings)
+    settings = load_settings(None, {"DOMICILE__COUNTRY": "se", "DOMICILE__DATA": "data"})
+    await prepare_instance(settings)
     store, _ = await open_with_key(settings)
     _, keysets = await open_environments(settings, store)
     audit = await open_audit(settings, store, keysets["default"], system_clock, Metrics())
@@ -38,9 +38,9 @@ async def write() -> None:
     for key in ("1", "2"):
         mark = audit.witness.mark("default", "contact", key)
         audit.trail.put(
-            body(Event.REVEAL, by="k1", operation="find", schema="contact", records=[mark], fields=["a", "b"])
+            body(AuditEvent.REVEAL, by="k1", operation="find", schema="contact", records=[mark], fields=["a", "b"])
         )
-    audit.trail.put(body(Event.ALARM, reason="look"))
+    audit.trail.put(body(AuditEvent.ALARM, reason="look"))
     await audit.close()
     await store.close()
 

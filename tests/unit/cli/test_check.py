@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from proxy.cli import check, main
-from proxy.config import Settings, load
+from proxy.config import Settings, load_settings
 from proxy.errors import Code, Detail, VaultError
 from tests.support.people import rules
 
@@ -15,7 +15,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def broken(code: Code) -> check.Part:
+def broken(code: Code) -> check.SettingsCheck:
     def part(_settings: Settings) -> str:
         raise VaultError(code, f"Mend {code}.", (Detail("here:1", "write it so"),))
 
@@ -23,7 +23,7 @@ def broken(code: Code) -> check.Part:
 
 
 def test_settings_without_fault_are_in_order(capsys):
-    assert check.look(lambda: load(None, {}), {}) == {}
+    assert check.run_checks(lambda: load_settings(None, {}), {}) == {}
 
 
 def test_a_fault_of_the_settings_is_told_with_its_places_and_ends_the_look(elsewhere, capsys, monkeypatch):

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from proxy.bootstrap.offline import stopped_clients
 from proxy.cli import main
-from proxy.composition.stopped import stopped_clients
-from proxy.config import load
+from proxy.config import load_settings
 
 pytestmark = pytest.mark.usefixtures("vault")
 
@@ -82,7 +82,7 @@ def test_without_an_environment_nothing_is_made():
 
 def test_while_an_instance_runs_it_says_whom_to_ask(run):
     async def while_running() -> Any:
-        async with stopped_clients(load(None, {})):
+        async with stopped_clients(load_settings(None, {})):
             return await asyncio.to_thread(run, "list", status=1)
 
     fault = asyncio.run(while_running())

@@ -109,7 +109,7 @@ def test_what_is_no_port_is_wrong_usage(text, clone, capsys):
 
 def test_ports_of_the_whole_range_are_understood():
     parser = argparse.ArgumentParser()
-    demo.arguments(parser)
+    demo.demo_arguments(parser)
     assert [parser.parse_args([f"--port={text}"]).port for text in ("0", "8090", "65535")] == [0, 8090, 65535]
     assert parser.parse_args([]).port == 8090
     assert parser.parse_args([]).data == Path("demo-data")

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from proxy.bootstrap.offline import stopped_environments
 from proxy.cli import main
-from proxy.composition.stopped import stopped_environments
-from proxy.config import load
-from proxy.vault.environments import Environments
+from proxy.config import load_settings
+from proxy.vault.vault import Environments
 
 pytestmark = pytest.mark.usefixtures("vault")
 
@@ -66,7 +66,7 @@ def test_what_makes_no_environment_is_told_with_every_fault(run):
 
 def test_while_an_instance_runs_it_says_whom_to_ask(run):
     async def while_running() -> Any:
-        async with stopped_environments(load(None, {})):
+        async with stopped_environments(load_settings(None, {})):
             return await asyncio.to_thread(run, "list", status=1)
 
     fault = asyncio.run(while_running())

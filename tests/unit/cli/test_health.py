@@ -71,7 +71,7 @@ def test_a_listener_on_every_address_is_asked_on_loopback(listen, asked, tmp_pat
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DOMICILE__LISTEN__ADMIN", listen)
     monkeypatch.setenv("DOMICILE__LISTEN__INSECURE", "true")
-    monkeypatch.setattr(health, "ask", lambda _url, _timeout: (200, "200 OK"))
+    monkeypatch.setattr(health, "probe", lambda _url, _timeout: (200, "200 OK"))
     assert main(["health", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["url"] == f"http://{asked}/healthz"
 
@@ -84,12 +84,12 @@ def test_nobody_listening_is_not_healthy(capsys):
 
 def test_silence_is_not_healthy_and_ends_in_time():
     with answering(b"") as (port, _):
-        assert health.ask(f"http://127.0.0.1:{port}/", 0.1) == (None, "no answer within 0.1 s")
+        assert health.probe(f"http://127.0.0.1:{port}/", 0.1) == (None, "no answer within 0.1 s")
 
 
 def test_what_does_not_speak_http_is_not_healthy():
     with answering(b"SSH-2.0-x\r\n") as (port, _):
-        assert health.ask(f"http://127.0.0.1:{port}/", PATIENCE) == (None, "what answers there does not speak HTTP")
+        assert health.probe(f"http://127.0.0.1:{port}/", PATIENCE) == (None, "what answers there does not speak HTTP")
 
 
 @pytest.mark.parametrize(
@@ -124,4 +124,7 @@ def test_a_probe_loads_no_part_of_the_server():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert "proxy.cli.health" in loaded
-    assert loaded & {"aiohttp", "asyncio", "cryptography", "proxy.bootstrap", "sqlite3", "structlog", "uvloop"} == set()
+    assert (
+        loaded & {"aiohttp", "asyncio", "cryptography", "proxy.bootstrap.instance", "sqlite3", "structlog", "uvloop"}
+        == set()
+    )

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from proxy.bootstrap import prepare
+from proxy.bootstrap.instance import prepare_instance
 from proxy.cli import main
-from proxy.config import load
+from proxy.config import load_settings
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +59,7 @@ def test_the_secret_is_shown_once_and_lies_nowhere(elsewhere, capsys):
 
 
 def test_a_vault_from_before_there_were_clients_gets_its_first_one(elsewhere, capsys):
-    asyncio.run(prepare(load(None, {"DOMICILE__COUNTRY": "se"})))
+    asyncio.run(prepare_instance(load_settings(None, {"DOMICILE__COUNTRY": "se"})))
     assert main(["init"]) == 0
     assert capsys.readouterr().out.startswith("The vault was there already.\n")
     assert main(["client", "list", "--json"]) == 0

@@ -3,7 +3,7 @@ from contextlib import closing
 import pytest
 
 from proxy.cli import remote
-from proxy.cli.remote import Remote, Told, refusal
+from proxy.cli.remote import Remote, RemoteAnswer, refusal_of
 from proxy.errors import Code, VaultError
 from tests.support.fakevault import fake_vault
 
@@ -56,6 +56,8 @@ def test_no_answer_is_told_with_the_address():
 
 
 def test_a_refusal_carries_its_faults_and_an_unknown_one_is_still_told():
-    told = Told(400, {"code": "invalid_record", "detail": "no", "errors": [{"source": "/0/a", "detail": "text"}]})
-    assert (refusal(told).code, refusal(told).details) == (Code.INVALID_RECORD, (("/0/a", "text"),))
-    assert refusal(Told(418, None)).message == "The answer has status 418."
+    told = RemoteAnswer(
+        400, {"code": "invalid_record", "detail": "no", "errors": [{"source": "/0/a", "detail": "text"}]}
+    )
+    assert (refusal_of(told).code, refusal_of(told).details) == (Code.INVALID_RECORD, (("/0/a", "text"),))
+    assert refusal_of(RemoteAnswer(418, None)).message == "The answer has status 418."

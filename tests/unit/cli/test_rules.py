@@ -5,9 +5,8 @@ import jsonschema
 import pytest
 
 from proxy.cli import main
-from proxy.redactor.load.faults import Faults
-from proxy.redactor.load.tree import plain, read_tree
-from proxy.redactor.reference import reference
+from proxy.redactor.load.reference import reference
+from proxy.redactor.load.yaml_tree import RuleFaults, plain_values, read_tree
 from tests.support.rules import with_operations
 
 TEXT = with_operations(
@@ -72,9 +71,9 @@ def test_explain_tells_that_no_rule_names_a_request(capsys):
 def test_schema_prints_the_json_schema(capsys):
     assert main(["rules", "schema"]) == 0
     schema = json.loads(capsys.readouterr().out)
-    tree = read_tree(TEXT, "f", Faults())
+    tree = read_tree(TEXT, "f", RuleFaults())
     assert tree is not None
-    jsonschema.Draft202012Validator(schema).validate(plain(tree))
+    jsonschema.Draft202012Validator(schema).validate(plain_values(tree))
 
 
 def test_schema_prints_the_reference_for_people(capsys):

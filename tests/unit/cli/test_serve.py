@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from proxy import bootstrap
+from proxy.bootstrap import instance as bootstrap
 from proxy.cli import main, serve
 from proxy.cli.process import run_on_uvloop
-from proxy.config import Settings, load
+from proxy.config import Settings, load_settings
 from proxy.redactor.load import load_text
 from tests.support.people import rules
 
@@ -26,7 +26,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     (tmp_path / "rules" / "people.yaml").write_text(rules("http://127.0.0.1:9"))
     for name in ("PROXY", "ADMIN"):
         monkeypatch.setenv(f"DOMICILE__LISTEN__{name}", "127.0.0.1:0")
-    return load(None, os.environ)
+    return load_settings(None, os.environ)
 
 
 class Instance:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from proxy.bootstrap import prepare, running
+from proxy.bootstrap.instance import prepare_instance, running
 from proxy.cli import main
-from proxy.config import load
+from proxy.config import load_settings
 from proxy.errors import Code, VaultError
 from tests.support.people import rules
 
@@ -18,7 +18,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_new_vault_is_in_order(elsewhere, capsys):
-    asyncio.run(prepare(load(None, {"DOMICILE__COUNTRY": "se"})))
+    asyncio.run(prepare_instance(load_settings(None, {"DOMICILE__COUNTRY": "se"})))
     assert main(["store", "verify"]) == 0
     assert "in order" in capsys.readouterr().out
     assert main(["store", "verify", "--json"]) == 0
@@ -33,15 +33,15 @@ def test_without_a_vault_nothing_is_made(elsewhere, capsys):
 
 
 def test_faults_are_listed_and_end_with_status_1(elsewhere, capsys, monkeypatch):
-    from proxy.vault import verify as module
-    from proxy.vault.verify import Fault, Findings
+    from proxy.vault.maintenance import verify as module
+    from proxy.vault.maintenance.verify import VaultFault, VaultFindings
 
-    async def broken(*_: object) -> Findings:
+    async def broken(*_: object) -> VaultFindings:
         text = "The record does not open."
-        return Findings(faults=[Fault("contact", 17, text), Fault("contact", 18, text, "acme")])
+        return VaultFindings(faults=[VaultFault("contact", 17, text), VaultFault("contact", 18, text, "acme")])
 
-    asyncio.run(prepare(load(None, {"DOMICILE__COUNTRY": "se"})))
-    monkeypatch.setattr(module, "verify", broken)
+    asyncio.run(prepare_instance(load_settings(None, {"DOMICILE__COUNTRY": "se"})))
+    monkeypatch.setattr(module, "verify_vault", broken)
     assert main(["store", "verify"]) == 1
     out = capsys.readouterr().out
     assert "contact, record 17: The record does not open." in out
@@ -60,7 +60,7 @@ def test_a_running_instance_is_left_alone(elsewhere, monkeypatch):
     (elsewhere / "rules").mkdir()
     (elsewhere / "rules/rules.yaml").write_text(rules("http://127.0.0.1:9"))
     listen = {f"DOMICILE__LISTEN__{name}": "127.0.0.1:0" for name in ("PROXY", "ADMIN", "VAULT")}
-    settings = load(None, {"DOMICILE__COUNTRY": "se", **listen})
+    settings = load_settings(None, {"DOMICILE__COUNTRY": "se", **listen})
 
     async def both() -> VaultError:
         async with running(settings):

@@ -1,10 +1,10 @@
 import pytest
 
-from proxy.config.document import LARGEST, Document, Given
+from proxy.config.document import LARGEST_FILE, GivenSetting, SettingsDocument
 
 
-def read(text: str) -> Document:
-    return Document("domicile.yaml", text.encode())
+def read(text: str) -> SettingsDocument:
+    return SettingsDocument("domicile.yaml", text.encode())
 
 
 def faults(text: str) -> list[str]:
@@ -15,10 +15,10 @@ def test_each_setting_is_found_with_its_place():
     document = read("country: se\nlisten:\n  proxy: 127.0.0.1:80\n  insecure: true\nlog: {level: debug}\n")
     assert document.faults == []
     assert document.given == {
-        "country": Given("se", "domicile.yaml:1:10"),
-        "listen.proxy": Given("127.0.0.1:80", "domicile.yaml:3:10"),
-        "listen.insecure": Given("true", "domicile.yaml:4:13"),
-        "log.level": Given("debug", "domicile.yaml:5:14"),
+        "country": GivenSetting("se", "domicile.yaml:1:10"),
+        "listen.proxy": GivenSetting("127.0.0.1:80", "domicile.yaml:3:10"),
+        "listen.insecure": GivenSetting("true", "domicile.yaml:4:13"),
+        "log.level": GivenSetting("debug", "domicile.yaml:5:14"),
     }
 
 
@@ -26,8 +26,8 @@ def test_sections_may_stand_in_sections_and_lists_become_one_text():
     document = read("upstream:\n  tls:\n    ca: ca.pem\ntrusted_proxies:\n  - 10.0.0.0/8\n  - '::1'\n")
     assert document.faults == []
     assert document.given == {
-        "upstream.tls.ca": Given("ca.pem", "domicile.yaml:3:9"),
-        "trusted_proxies": Given("[10.0.0.0/8,::1]", "domicile.yaml:5:3"),
+        "upstream.tls.ca": GivenSetting("ca.pem", "domicile.yaml:3:9"),
+        "trusted_proxies": GivenSetting("[10.0.0.0/8,::1]", "domicile.yaml:5:3"),
     }
 
 
@@ -97,14 +97,14 @@ def test_every_fault_is_told_at_once_in_order():
 
 
 def test_a_file_in_another_encoding_is_refused_with_its_line():
-    document = Document("domicile.yaml", "country: se\ndata: /å".encode("latin-1"))
+    document = SettingsDocument("domicile.yaml", "country: se\ndata: /å".encode("latin-1"))
     assert document.faults[0].source == "domicile.yaml:2"
     assert "UTF-8" in document.faults[0].text
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_name():
-    assert Document("domicile.yaml", b"\xef\xbb\xbfcountry: se").faults == []
+    assert SettingsDocument("domicile.yaml", b"\xef\xbb\xbfcountry: se").faults == []
 
 
 def test_a_huge_file_is_refused_unread():
-    assert "is this the settings file" in Document("domicile.yaml", b"#" * (LARGEST + 1)).faults[0].text
+    assert "is this the settings file" in SettingsDocument("domicile.yaml", b"#" * (LARGEST_FILE + 1)).faults[0].text

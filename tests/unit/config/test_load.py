@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config import Address, load
+from proxy.config import ListenAddress, load_settings
 from proxy.errors import Code, VaultError
 
 
@@ -15,21 +15,21 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def refused(file: Path | None, environ: dict[str, str]) -> list[str]:
     with pytest.raises(VaultError) as caught:
-        load(file, environ)
+        load_settings(file, environ)
     assert caught.value.code is Code.BAD_SETTINGS
     return [f"{source}  {text}" for source, text in caught.value.details]
 
 
 def test_without_file_and_variables_the_defaults_hold(elsewhere):
-    settings = load(None, {})
+    settings = load_settings(None, {})
     assert settings.country == ""
     assert settings.data == elsewhere / "data"
     assert settings.store.path == elsewhere / "data" / "vault.db"
     assert settings.keys.place == str(elsewhere / "data" / "keys.json")
     assert settings.rules == elsewhere / "rules"
-    assert settings.listen.proxy == Address("127.0.0.1", 8080)
-    assert settings.listen.vault == Address("127.0.0.1", 8081)
-    assert settings.listen.admin == Address("127.0.0.1", 8082)
+    assert settings.listen.proxy == ListenAddress("127.0.0.1", 8080)
+    assert settings.listen.vault == ListenAddress("127.0.0.1", 8081)
+    assert settings.listen.admin == ListenAddress("127.0.0.1", 8082)
     assert settings.listen.insecure is False
     assert settings.pending.keep == 7 * 86_400_000
     assert (settings.log.level, settings.log.format) == ("info", "json")
@@ -42,24 +42,24 @@ def test_without_file_and_variables_the_defaults_hold(elsewhere):
 
 def test_the_file_of_the_current_folder_is_read_where_present(elsewhere):
     (elsewhere / "domicile.yaml").write_text("country: de\n")
-    assert load(None, {}).country == "de"
+    assert load_settings(None, {}).country == "de"
 
 
 def test_a_named_file_is_read_instead_of_it(elsewhere):
     (elsewhere / "domicile.yaml").write_text("country: de\n")
     other = elsewhere / "other.yaml"
     other.write_text("country: fr\n")
-    assert load(other, {}).country == "fr"
+    assert load_settings(other, {}).country == "fr"
 
 
 def test_the_environment_counts_before_the_file(elsewhere):
     (elsewhere / "domicile.yaml").write_text("country: de\nlog: {level: debug}\n")
-    settings = load(None, {"DOMICILE__COUNTRY": "fr"})
+    settings = load_settings(None, {"DOMICILE__COUNTRY": "fr"})
     assert (settings.country, settings.log.level) == ("fr", "debug")
 
 
 def test_a_data_folder_that_moves_takes_store_and_keys_with_it():
-    settings = load(None, {"DOMICILE__DATA": "/srv/d"})
+    settings = load_settings(None, {"DOMICILE__DATA": "/srv/d"})
     assert settings.store.path == Path("/srv/d/vault.db")
     assert settings.keys.place == "/srv/d/keys.json"
 
@@ -78,9 +78,9 @@ def test_every_fault_of_file_and_environment_is_told_at_once(elsewhere):
 
 def test_the_message_counts_the_faults():
     with pytest.raises(VaultError, match="have 2 faults"):
-        load(None, {"DOMICILE__A": "x", "DOMICILE__B": "x"})
+        load_settings(None, {"DOMICILE__A": "x", "DOMICILE__B": "x"})
     with pytest.raises(VaultError, match="have one fault"):
-        load(None, {"DOMICILE__A": "x"})
+        load_settings(None, {"DOMICILE__A": "x"})
 
 
 def test_a_faulty_data_folder_is_told_once(elsewhere):
@@ -101,7 +101,7 @@ def test_plain_http_beyond_loopback_needs_a_word(name):
     environ = {f"DOMICILE__LISTEN__{name.upper()}": "0.0.0.0:9000"}
     (line,) = refused(None, environ)
     assert "insecure: true" in line
-    assert load(None, environ | {"DOMICILE__LISTEN__INSECURE": "true"}).listen.insecure
+    assert load_settings(None, environ | {"DOMICILE__LISTEN__INSECURE": "true"}).listen.insecure
 
 
 def test_an_unreadable_word_for_insecure_is_one_fault_not_two():
@@ -119,7 +119,7 @@ def test_two_listeners_at_one_address_are_refused(name, other):
 
 
 def test_two_listeners_may_both_let_the_machine_choose():
-    settings = load(None, {"DOMICILE__LISTEN__PROXY": "127.0.0.1:0", "DOMICILE__LISTEN__ADMIN": "127.0.0.1:0"})
+    settings = load_settings(None, {"DOMICILE__LISTEN__PROXY": "127.0.0.1:0", "DOMICILE__LISTEN__ADMIN": "127.0.0.1:0"})
     assert settings.listen.proxy == settings.listen.admin
 
 
@@ -144,7 +144,7 @@ def test_sections_inside_sections_are_read_from_file_and_environment(elsewhere):
         "forwarding: {via: true, host: upstream}\n"
         "upstream:\n  breaker: {failures: 3}\n  tls: {ca: ca.pem}\n"
     )
-    settings = load(None, {"DOMICILE__UPSTREAM__BREAKER__PAUSE": "7s"})
+    settings = load_settings(None, {"DOMICILE__UPSTREAM__BREAKER__PAUSE": "7s"})
     assert [str(network) for network in settings.trusted_proxies] == ["10.0.0.0/8", "::1/128"]
     assert (settings.forwarding.via, settings.forwarding.host, settings.forwarding.x_forwarded) == (
         True,
@@ -156,7 +156,7 @@ def test_sections_inside_sections_are_read_from_file_and_environment(elsewhere):
 
 
 def test_nothing_is_added_to_requests_and_nobody_is_trusted_by_default():
-    settings = load(None, {})
+    settings = load_settings(None, {})
     forwarding = settings.forwarding
     assert (forwarding.host, forwarding.x_forwarded, forwarding.forwarded, forwarding.via) == (
         "keep",
@@ -172,7 +172,7 @@ def test_the_proxy_protocol_needs_somebody_to_take_it_from():
     assert line.startswith("DOMICILE__LISTEN__PROXY_PROTOCOL  ")
     assert "trusted_proxies" in line
     environ = {"DOMICILE__LISTEN__PROXY_PROTOCOL": "true", "DOMICILE__TRUSTED_PROXIES": "127.0.0.1"}
-    assert load(None, environ).listen.proxy_protocol
+    assert load_settings(None, environ).listen.proxy_protocol
 
 
 def test_a_key_without_its_certificate_is_refused(elsewhere):
@@ -187,7 +187,7 @@ def test_an_application_may_have_settings_of_its_own_and_shares_the_others(elsew
     (elsewhere / "domicile.yaml").write_text(
         "upstream: {head: 9s, tls: {ca: all.pem}}\napplications:\n  crm:\n    connections: 3\n    tls: {server_name: crm.test}\n"
     )
-    settings = load(None, {"DOMICILE__APPLICATIONS__ERP_2__BREAKER__PAUSE": "7s"})
+    settings = load_settings(None, {"DOMICILE__APPLICATIONS__ERP_2__BREAKER__PAUSE": "7s"})
     assert set(settings.applications) == {"crm", "erp_2"}
     crm, erp = settings.applications["crm"], settings.applications["erp_2"]
     assert (crm.connections, crm.head, crm.tls.ca, crm.tls.server_name) == (3, 9_000, elsewhere / "all.pem", "crm.test")
@@ -214,7 +214,7 @@ def test_faults_in_the_settings_of_an_application_are_told_with_their_places(els
 
 def faults_of(environ: dict[str, str]) -> list[str]:
     with pytest.raises(VaultError) as caught:
-        load(None, environ)
+        load_settings(None, environ)
     return [one.text for one in caught.value.details]
 
 
@@ -230,10 +230,10 @@ def test_a_certificate_opens_proxy_and_vault_to_other_machines_and_never_the_adm
 
 def test_certificates_and_keys_are_lists_of_the_same_length():
     environ = {"DOMICILE__LISTEN__TLS__CERTIFICATE": "a.pem, b.pem", "DOMICILE__LISTEN__TLS__KEY": "a.key,b.key"}
-    tls = load(None, environ).listen.tls
+    tls = load_settings(None, environ).listen.tls
     assert tls.certificate == (Path("a.pem").absolute(), Path("b.pem").absolute())
     assert len(tls.key) == 2
-    assert load(None, {"DOMICILE__LISTEN__TLS__CERTIFICATE": "a.pem"}).listen.tls.key == ()
+    assert load_settings(None, {"DOMICILE__LISTEN__TLS__CERTIFICATE": "a.pem"}).listen.tls.key == ()
     assert "one key for each" in faults_of(environ | {"DOMICILE__LISTEN__TLS__KEY": "a.key"})[0]
 
 

@@ -2,31 +2,31 @@ import dataclasses
 
 import pytest
 
-from proxy.config import load
-from proxy.config.settings import Address, Keys
+from proxy.config import load_settings
+from proxy.config.settings import KeySettings, ListenAddress
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
 def test_loopback_addresses_are_known(host):
-    assert Address(host, 80).loopback
+    assert ListenAddress(host, 80).loopback
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "example.com", "localhost.example.com"])
 def test_every_other_host_can_be_reached_from_outside(host):
-    assert not Address(host, 80).loopback
+    assert not ListenAddress(host, 80).loopback
 
 
 def test_an_address_is_written_as_it_is_read():
-    assert str(Address("127.0.0.1", 80)) == "127.0.0.1:80"
-    assert str(Address("::1", 80)) == "[::1]:80"
+    assert str(ListenAddress("127.0.0.1", 80)) == "127.0.0.1:80"
+    assert str(ListenAddress("::1", 80)) == "[::1]:80"
 
 
 def test_settings_cannot_be_changed():
-    settings = load(None, {})
+    settings = load_settings(None, {})
     with pytest.raises(dataclasses.FrozenInstanceError):
         settings.country = "de"  # type: ignore[misc]  # the point of the test
 
 
 def test_keys_are_handed_on_as_an_address_that_survives_odd_characters():
-    assert Keys("env", "NAME").uri == "env:NAME"
-    assert Keys("file", "/srv/a b/100%.json").uri == "file:///srv/a%20b/100%25.json"
+    assert KeySettings("env", "NAME").uri == "env:NAME"
+    assert KeySettings("file", "/srv/a b/100%.json").uri == "file:///srv/a%20b/100%25.json"

@@ -5,7 +5,7 @@ import os
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from proxy.crypto.aead import ROTATE_AFTER, RecordAead, head_of, sealed_by
+from proxy.crypto.aead import MOST_SEALINGS, RecordAead, sealed_by, sealed_prefix
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
 
@@ -98,13 +98,13 @@ def test_sealings_are_counted_and_their_bound_is_far_from_the_edge():
         aead.seal(b"", SALT, b"")
     aead.open(aead.seal(b"", SALT, b""), SALT, b"")
     assert aead.sealings == 4
-    assert ROTATE_AFTER <= 2**32 // 16
+    assert MOST_SEALINGS <= 2**32 // 16
 
 
 def test_what_was_sealed_tells_its_key():
     old, new = RecordAead(OLD, KEYS), RecordAead(NEW, KEYS)
     sealed = old.seal(b"plain", SALT, b"")
-    assert (sealed_by(sealed), sealed.startswith(head_of(OLD.hex()))) == (OLD.hex(), True)
+    assert (sealed_by(sealed), sealed.startswith(sealed_prefix(OLD.hex()))) == (OLD.hex(), True)
     assert (new.knows(sealed), new.current(sealed), new.knows(b"anything"), new.knows(b"")) == (
         True,
         False,

@@ -1,7 +1,7 @@
 import pytest
 
 from proxy.crypto.keyset import Keyset
-from proxy.crypto.master import MasterKey
+from proxy.crypto.master_key import MasterKey
 from proxy.errors import Code, VaultError
 
 MASTER = MasterKey(bytes(range(32)))

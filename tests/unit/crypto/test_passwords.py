@@ -1,6 +1,6 @@
 import re
 
-from proxy.crypto.passwords import fits, hash_secret, new_ident, new_secret
+from proxy.crypto.passwords import hash_secret, new_ident, new_secret, verify_secret
 
 
 def test_a_secret_has_letters_and_digits_alone_and_256_bits():
@@ -19,16 +19,16 @@ def test_a_secret_is_kept_as_argon2id_with_a_salt_of_its_own():
     one, other = hash_secret("secret"), hash_secret("secret")
     assert one.startswith("$argon2id$v=19$m=19456,t=2,p=1$")
     assert one != other
-    assert fits(one, "secret")
-    assert fits(other, "secret")
+    assert verify_secret(one, "secret")
+    assert verify_secret(other, "secret")
 
 
 def test_another_secret_does_not_fit():
     stored = hash_secret("secret")
-    assert not fits(stored, "Secret")
-    assert not fits(stored, "")
-    assert not fits(stored, "\ud800")
+    assert not verify_secret(stored, "Secret")
+    assert not verify_secret(stored, "")
+    assert not verify_secret(stored, "\ud800")
 
 
 def test_a_damaged_hash_fits_nothing():
-    assert not fits("damaged", "secret")
+    assert not verify_secret("damaged", "secret")

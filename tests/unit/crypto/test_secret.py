@@ -4,7 +4,7 @@ import pickle
 import pytest
 
 from proxy.crypto.keyset import Keyset
-from proxy.crypto.master import MasterKey
+from proxy.crypto.master_key import MasterKey
 
 MASTER = bytes(range(32))
 

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from proxy.demo.validation import Fault, blank, luhn, read
+from proxy.demo.validation import ContactFault, blank, luhn, read_contact
 
 NAMED = {"first_name": "Ann", "last_name": "Lindqvist"}
 
@@ -39,7 +39,7 @@ NAMED = {"first_name": "Ann", "last_name": "Lindqvist"}
     ],
 )
 def test_unfit_values_are_found_and_named_by_field(field: str, value: Any) -> None:
-    _, faults = read({**NAMED, field: value}, blank())
+    _, faults = read_contact({**NAMED, field: value}, blank())
     assert [fault.field for fault in faults] == [field]
     assert faults[0].message
 
@@ -64,22 +64,22 @@ def test_unfit_values_are_found_and_named_by_field(field: str, value: Any) -> No
     ],
 )
 def test_fit_values_are_taken_as_they_are(field: str, value: Any) -> None:
-    contact, faults = read({**NAMED, field: value}, blank())
+    contact, faults = read_contact({**NAMED, field: value}, blank())
     assert faults == []
     assert contact[field] == value
 
 
 def test_what_is_not_submitted_comes_from_the_base() -> None:
     base = {**blank(), **NAMED, "tags": ["press"], "address": {"street": "Storgatan 1", "city": "Lund"}}
-    contact, faults = read({"last_name": "Berg", "address": {"city": "Malmö"}, "shoe_size": 41}, base)
+    contact, faults = read_contact({"last_name": "Berg", "address": {"city": "Malmö"}, "shoe_size": 41}, base)
     assert faults == []
     assert contact == {**base, "last_name": "Berg", "address": {"street": "Storgatan 1", "city": "Malmö"}}
 
 
 def test_every_fault_is_told_at_once() -> None:
-    _, faults = read({"email": "x", "card": "1"}, blank())
+    _, faults = read_contact({"email": "x", "card": "1"}, blank())
     assert [fault.field for fault in faults] == ["first_name", "last_name", "email", "card"]
-    assert Fault("first_name", "is required") in faults
+    assert ContactFault("first_name", "is required") in faults
 
 
 def test_luhn_knows_every_wrong_digit() -> None:

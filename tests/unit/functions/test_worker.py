@@ -1,7 +1,7 @@
 import subprocess
 import sys
 
-from proxy.functions.frames import encode
+from proxy.functions.runner import encode_frame
 
 
 def test_a_worker_that_is_told_nothing_ends_quietly():
@@ -12,7 +12,7 @@ def test_a_worker_that_is_told_nothing_ends_quietly():
 
 
 def test_what_a_function_prints_goes_nowhere():
-    call = encode({"target": "builtins:print", "arguments": "a secret"})
+    call = encode_frame({"target": "builtins:print", "arguments": "a secret"})
     done = subprocess.run(
         [sys.executable, "-m", "proxy.functions.worker", str(256 << 20)], input=call, capture_output=True, check=True
     )

@@ -2,10 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.model.jsonpath import parse
-from proxy.model.path import Path, Step, spell
+from proxy.model.jsonpath import parse_jsonpath
+from proxy.model.schema import Path, PathStep, spell
 
-EACH, MEMBERS, DEEP = Step.EACH, Step.MEMBERS, Step.DEEP
+EACH, MEMBERS, DEEP = PathStep.EACH, PathStep.MEMBERS, PathStep.DEEP
 
 READ: dict[str, Path] = {
     "$": (),
@@ -68,13 +68,13 @@ REFUSED = {
 
 @pytest.mark.parametrize("text", READ)
 def test_a_supported_selector_is_read(text):
-    assert parse(text) == READ[text]
+    assert parse_jsonpath(text) == READ[text]
 
 
 @pytest.mark.parametrize("text", REFUSED)
 def test_anything_else_is_refused_with_a_word_on_what_to_write(text):
     with pytest.raises(ValueError) as caught:
-        parse(text)
+        parse_jsonpath(text)
     assert REFUSED[text] in str(caught.value)
     assert "supported are" in str(caught.value) or "quotes" in str(caught.value)
 
@@ -86,13 +86,13 @@ STEPS = st.one_of(NAMES, st.integers(0, 99), st.sampled_from([EACH, MEMBERS]), s
 @given(st.lists(STEPS, max_size=6))
 def test_a_path_that_is_spelled_is_read_back(steps):
     path = tuple(step for i, step in enumerate(steps) if step is not DEEP or steps[i + 1 : i + 2] not in ([], [DEEP]))
-    assert parse(spell(path)) == path
+    assert parse_jsonpath(spell(path)) == path
 
 
 @given(st.text("$@.*[]'\"abé019-:,?()\\ \n", max_size=12))
 def test_any_text_is_read_or_refused_and_what_is_read_means_what_is_written(text):
     try:
-        path = parse(text)
+        path = parse_jsonpath(text)
     except ValueError:
         return
-    assert parse(spell(path)) == path
+    assert parse_jsonpath(spell(path)) == path

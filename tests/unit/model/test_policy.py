@@ -3,10 +3,20 @@ from typing import Any
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.model.definition import read_definition
-from proxy.model.limits import DEFAULTS
-from proxy.model.policy import Act, Mask, Policy, Sight, Visibility, misfits, read_policy, row_tests, write_policy
+from proxy.model.policy import (
+    AccessPolicy,
+    Act,
+    FieldVisibility,
+    MaskRule,
+    Visibility,
+    misfits,
+    read_policy,
+    row_tests,
+    write_policy,
+)
 from proxy.model.query import Equals
+from proxy.model.record import DEFAULTS
+from proxy.model.schema_document import read_definition
 
 EXAMPLE: dict[str, Any] = {
     "name": "support",
@@ -48,15 +58,15 @@ def faults(raw: Any, name: str = "support") -> list[str]:
 
 
 def test_the_example_of_the_interface_is_read():
-    assert read_policy("support", EXAMPLE) == Policy(
+    assert read_policy("support", EXAMPLE) == AccessPolicy(
         "support",
         "contact",
         (Act.READ, Act.WRITE),
         {
-            "email": Sight(Visibility.REDACTED, "[a-z]{8}@example.org"),
-            "phone": Sight(Visibility.MASKED, mask=Mask(0, 2)),
-            "passport": Sight(Visibility.HIDDEN),
-            "city": Sight(Visibility.CLEAR),
+            "email": FieldVisibility(Visibility.REDACTED, "[a-z]{8}@example.org"),
+            "phone": FieldVisibility(Visibility.MASKED, mask=MaskRule(0, 2)),
+            "passport": FieldVisibility(Visibility.HIDDEN),
+            "city": FieldVisibility(Visibility.CLEAR),
         },
         {"region": "north"},
         "https://app.example.com/allowed",
@@ -76,7 +86,7 @@ def test_a_mask_without_more_leaves_nothing_readable():
     policy = read_policy(
         "p", {"schema": "s", "actions": ["read"], "fields": {"a": "masked", "b": {"valueType": "masked"}}}
     )
-    assert policy.fields == {"a": Sight(Visibility.MASKED), "b": Sight(Visibility.MASKED)}
+    assert policy.fields == {"a": FieldVisibility(Visibility.MASKED), "b": FieldVisibility(Visibility.MASKED)}
 
 
 @pytest.mark.parametrize(
@@ -198,4 +208,4 @@ def test_rows_are_narrowed_by_what_an_index_answers(wanted, places):
 
 def test_the_tests_of_rows_are_those_of_the_filter():
     assert row_tests(read_policy("support", EXAMPLE), SCHEMA, DEFAULTS) == (Equals("region", ("north",)),)
-    assert row_tests(Policy("p", "contact", (Act.READ,)), SCHEMA, DEFAULTS) == ()
+    assert row_tests(AccessPolicy("p", "contact", (Act.READ,)), SCHEMA, DEFAULTS) == ()

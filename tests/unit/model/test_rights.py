@@ -3,7 +3,7 @@ import pytest
 from proxy.errors import Code, VaultError
 from proxy.model.policy import Act
 from proxy.model.record import Attachment, Record
-from proxy.model.rights import FULL, Rights, Veil, denied
+from proxy.model.rights import FULL, Redactor, Rights, denied
 from proxy.model.schema import Field, Schema
 
 FILE = Attachment("f", "cv.pdf", "00", "application/pdf", 1, 0, 0)
@@ -19,7 +19,7 @@ SOME = Rights(
     frozenset((Act.READ,)),
     VIEW,
     frozenset(("id", "name")),
-    {"name": Veil(veil, lambda text: text.startswith("**"), masks=True)},
+    {"name": Redactor(veil, lambda text: text.startswith("**"), masks=True)},
     files=False,
 )
 
@@ -65,7 +65,7 @@ def test_a_shown_text_is_told_from_a_value():
 
 
 def test_a_redacted_text_of_any_version_of_the_record_is_recognised():
-    redacted = Rights(SOME.actions, VIEW, SOME.names, {"name": Veil(veil, lambda text: text.endswith("/0"))})
+    redacted = Rights(SOME.actions, VIEW, SOME.names, {"name": Redactor(veil, lambda text: text.endswith("/0"))})
     record = Record(7, "k", {"name": None}, 3, 0, 0)
     made = [f"7/{era}/0" for era in range(5)]
     assert [bool(redacted.unchanged(record, {"name": text}, seen=False)) for text in made] == [True] * 4 + [False]

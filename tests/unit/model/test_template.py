@@ -2,21 +2,21 @@ import re
 
 import pytest
 
-from proxy.model.template import Alphabet, Group, capacity, could_give, fill, read_template
+from proxy.model.template import Alphabet, TemplateGroup, capacity, could_give, fill, read_template
 
 
-def chosen(*ranges: str, count: int) -> Group:
-    return Group(Alphabet(tuple((ord(first), ord(last)) for first, last in map(tuple, ranges))), count)
+def chosen(*ranges: str, count: int) -> TemplateGroup:
+    return TemplateGroup(Alphabet(tuple((ord(first), ord(last)) for first, last in map(tuple, ranges))), count)
 
 
 @pytest.mark.parametrize(
     ("text", "groups"),
     [
         ("", ()),
-        ("constant", (Group("constant"),)),
-        ("PP-[A-C0]{9}!", (Group("PP-"), chosen("AC", "00", count=9), Group("!"))),
+        ("constant", (TemplateGroup("constant"),)),
+        ("PP-[A-C0]{9}!", (TemplateGroup("PP-"), chosen("AC", "00", count=9), TemplateGroup("!"))),
         ("[a-]{3}[-b]{2}", (chosen("aa", "--", count=3), chosen("--", "bb", count=2))),
-        (r"\[x\]\{2\}[\]\\\-a]{4}", (Group("[x]{2}"), chosen("]]", "\\\\", "--", "aa", count=4))),
+        (r"\[x\]\{2\}[\]\\\-a]{4}", (TemplateGroup("[x]{2}"), chosen("]]", "\\\\", "--", "aa", count=4))),
         ("[aab]{1}", (chosen("ab", count=1),)),
         ("[m-p0-9k-za]{1}", (chosen("mp", "09", "kl", "qz", "aa", count=1),)),
     ],

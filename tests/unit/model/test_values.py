@@ -4,10 +4,9 @@ from typing import Any
 import pytest
 
 from proxy.clock import to_wire
-from proxy.model.faults import Unfit
-from proxy.model.limits import DEFAULTS, Limits
+from proxy.model.record import DEFAULTS, RecordLimits
 from proxy.model.schema import Field, FieldType
-from proxy.model.values import check_of, instant, text_of
+from proxy.model.values import Unfit, check_of, instant, text_of
 
 D = Decimal
 GOOD = [
@@ -90,7 +89,7 @@ BAD = [
 ]  # fmt: skip
 
 
-def read(kind: FieldType, value: Any, limits: Limits = DEFAULTS, **more: Any) -> Any:
+def read(kind: FieldType, value: Any, limits: RecordLimits = DEFAULTS, **more: Any) -> Any:
     return check_of(Field("f", kind, **more), limits)(value)
 
 
@@ -126,7 +125,7 @@ def nested(levels: int, inside: Any) -> Any:
 
 
 def test_documents_have_bounds_on_depth_and_on_leaves():
-    limits = Limits(leaves=4, depth=4)
+    limits = RecordLimits(leaves=4, depth=4)
     assert read(FieldType.JSON, {"a": [1, 2, [], {}]}, limits)
     with pytest.raises(Unfit, match="more than 4 values"):
         read(FieldType.JSON, {"a": [1, 2, [], {}], "b": None}, limits)

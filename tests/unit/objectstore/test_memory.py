@@ -1,8 +1,8 @@
-from proxy.objectstore.memory import MemoryObjects, open_memory
+from proxy.objectstore.memory import MemoryObjects, open_memory_objects
 
 
 async def test_every_opening_is_a_place_of_its_own():
-    one, other = await open_memory(""), await open_memory("")
+    one, other = await open_memory_objects(""), await open_memory_objects("")
     await one.claim("one")
     assert await other.owner() is None
 

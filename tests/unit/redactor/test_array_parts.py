@@ -6,15 +6,16 @@ import msgspec
 import pytest
 
 from proxy.errors import VaultError
-from proxy.model.path import Step
-from proxy.redactor import array_parts, levels
+from proxy.model.schema import PathStep
+from proxy.redactor import array_parts
 from proxy.redactor.array_parts import in_parts
-from proxy.redactor.selectors import Selection
+from proxy.redactor.json import fast
+from proxy.redactor.select import Selection
 
 SELECTIONS = (
-    Selection((Step.EACH,), [("name",)]),
-    Selection((), [("tags", Step.EACH), ("name",)]),
-    Selection(("a", Step.EACH), [("b",)]),
+    Selection((PathStep.EACH,), [("name",)]),
+    Selection((), [("tags", PathStep.EACH), ("name",)]),
+    Selection(("a", PathStep.EACH), [("b",)]),
     Selection(("a",), [("b",), ("name",)]),
 )
 
@@ -58,7 +59,7 @@ def test_what_is_found_in_parts_is_what_is_found_at_once(monkeypatch, part):
         body, selection = document(chance), chance.choice(SELECTIONS)
         at_once = found(selection, body)
         with monkeypatch.context() as patch:
-            patch.setattr(levels, "LONG", 1)
+            patch.setattr(fast, "LONG_ARRAY", 1)
             patch.setattr(array_parts, "_PART", part)
             patch.setattr(array_parts, "_NEAR", 20)
             assert found(selection, body) == at_once, body

@@ -16,7 +16,7 @@ RULES = rules_of(
 
 
 def data(method: str, path: str, host: str = "") -> dict[str, Any]:
-    return explain.as_data(*explain.find(RULES, method, path, host))
+    return explain.as_data(*explain.find_operation(RULES, method, path, host))
 
 
 def test_every_default_of_a_short_rule_is_filled_in():
@@ -67,7 +67,7 @@ def test_forms_and_redirects_show():
 
 def test_conditions_of_success_show():
     text = '{match: "PUT /n/{id}", update: note, response: {success: [204, {status: [302, 303], location: [/n, "/n/{id}"]}, {status: 200, text: ok}]}}'
-    endpoint, operation, _ = explain.find(rules_of(text), "PUT", "/n/1")
+    endpoint, operation, _ = explain.find_operation(rules_of(text), "PUT", "/n/1")
     shown = explain.as_data(endpoint, operation)["operation"]["response"]["success"]
     assert shown == ["204", "302 or 303 to /n or /n/{id}", '200 with the text "ok"']
 
@@ -77,7 +77,7 @@ def test_a_template_as_the_rule_writes_it_finds_the_rule():
 
 
 def test_the_text_says_the_same_in_lines():
-    text = explain.as_text(data("PATCH", "/contacts/17"))
+    text = explain.explanation_text(data("PATCH", "/contacts/17"))
     assert "  match: PATCH /contacts/{id}" in text
     assert (
         "    email: kind email, token email, same yes, resolves indexed, at $.email, find exact, stored sealed" in text
@@ -93,29 +93,33 @@ def test_a_request_without_rule_is_told_its_fate(unmatched, words):
     rules = load_text(
         f'version: 1\nendpoint: {{name: crm, upstream: "http://a", host: a.example, unmatched: {unmatched}}}\n'
     )
-    text = explain.as_text(explain.as_data(*explain.find(rules, "GET", "/x")))
+    text = explain.explanation_text(explain.as_data(*explain.find_operation(rules, "GET", "/x")))
     assert words in text
-    assert "No endpoint" in explain.as_text(explain.as_data(*explain.find(rules, "GET", "/x", "b.example")))
+    assert "No endpoint" in explain.explanation_text(
+        explain.as_data(*explain.find_operation(rules, "GET", "/x", "b.example"))
+    )
 
 
 def test_a_rule_that_passes_is_explained():
     rules = rules_of('{match: "GET /static/{path*}", pass: true}')
-    shown = explain.as_data(*explain.find(rules, "GET", "/static/a.js"))
+    shown = explain.as_data(*explain.find_operation(rules, "GET", "/static/a.js"))
     assert shown["operation"] == {"match": "GET /static/{path*}", "at": "rules.yaml:13:5", "pass": True}
-    assert "passes unchanged" in explain.as_text(shown)
-    assert explain.as_data(*explain.find(rules, "GET", "/static/{path*}")) == shown
+    assert "passes unchanged" in explain.explanation_text(shown)
+    assert explain.as_data(*explain.find_operation(rules, "GET", "/static/{path*}")) == shown
 
 
 def test_a_ruled_path_says_what_is_refused_on_it():
     rules = rules_of('{match: "GET /notes/{id}", read: note}')
-    assert "WebSocket" in explain.as_text(explain.as_data(*explain.find(rules, "PATCH", "/notes/1")))
-    assert "WebSocket" not in explain.as_text(explain.as_data(*explain.find(rules, "PATCH", "/other")))
+    assert "WebSocket" in explain.explanation_text(explain.as_data(*explain.find_operation(rules, "PATCH", "/notes/1")))
+    assert "WebSocket" not in explain.explanation_text(
+        explain.as_data(*explain.find_operation(rules, "PATCH", "/other"))
+    )
 
 
 def test_a_request_that_two_rules_name_is_refused_as_the_proxy_does():
     rules = rules_of('{match: "GET /a/{x}", read: note}', "{match: GET /a/b, read: note}")
     with pytest.raises(VaultError):
-        explain.find(rules, "GET", "/a/%62")
+        explain.find_operation(rules, "GET", "/a/%62")
 
 
 def test_the_shape_of_values_that_do_not_fit_shows():
@@ -124,7 +128,7 @@ def test_the_shape_of_values_that_do_not_fit_shows():
         "entities: {c: {fields: {phone: {kind: phone, token: {shape: numeric, else: lower}}}}}\n"
         "operations: [{match: POST /c, create: c}]\n"
     )
-    found = explain.as_data(*explain.find(rules, "POST", "/c", ""))
+    found = explain.as_data(*explain.find_operation(rules, "POST", "/c", ""))
     assert (found["operation"]["fields"]["phone"]["token"], found["operation"]["fields"]["phone"]["else"]) == (
         "numeric",
         "lower",

@@ -1,6 +1,6 @@
 from msgspec.structs import replace
 
-from proxy.redactor.message import Answer, Request, Spellings, header
+from proxy.redactor.message import Request, Response, Spellings, header
 
 
 def test_a_header_is_found_by_its_lower_case_name_and_the_first_wins():
@@ -11,9 +11,9 @@ def test_a_header_is_found_by_its_lower_case_name_and_the_first_wins():
 
 def test_messages_are_replaced_not_changed():
     request = Request("GET", b"/", (), b"a")
-    answer = Answer(200, (), b"a")
+    answer = Response(200, (), b"a")
     assert replace(request, body=b"b").body == b"b"
-    assert replace(answer, status=404) == Answer(404, (), b"a")
+    assert replace(answer, status=404) == Response(404, (), b"a")
     assert (request.body, answer.status) == (b"a", 200)
 
 

@@ -2,14 +2,14 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.redactor.codecs.media import Media
 from proxy.redactor.load import load_text
-from proxy.redactor.plan import Plan, make_plan, writes
-from proxy.redactor.rules import IdPlace, Source
+from proxy.redactor.message import Media
+from proxy.redactor.plan import OperationPlan, make_plan, writes
+from proxy.redactor.rules import IdPlace, IdSource
 from tests.support.exchanges import rule_text
 
 
-def plan_of(operation: str) -> Plan:
+def plan_of(operation: str) -> OperationPlan:
     return make_plan(load_text(rule_text(operation)).operations[0])
 
 
@@ -118,6 +118,6 @@ def test_everything_but_reading_writes():
 
 def test_an_id_without_a_member_name_is_in_no_form():
     operation = load_text(rule_text("{match: PATCH /p, update: p, id: $.id}")).operations[0]
-    plan = make_plan(replace(operation, id=IdPlace(Source.BODY, path=(0,)))).request
+    plan = make_plan(replace(operation, id=IdPlace(IdSource.BODY, path=(0,)))).request
     assert plan is not None
     assert plan.id_member == ""

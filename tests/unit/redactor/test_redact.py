@@ -4,14 +4,13 @@ from typing import Any
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.model.value import Value
+from proxy.model.schema import Value
 from proxy.redactor import redact
-from proxy.redactor.codecs.media import Media
 from proxy.redactor.load import load_text
-from proxy.redactor.message import RawHeaders, Request
-from proxy.redactor.plan import Plan, make_plan
+from proxy.redactor.message import Media, RawHeaders, Request
+from proxy.redactor.plan import OperationPlan, make_plan
 from proxy.redactor.redact import (
-    Body,
+    ParsedBody,
     check_head,
     query_span,
     query_spots,
@@ -26,18 +25,20 @@ from tests.support.exchanges import FORM, JSON, PLAIN, rule_text, written
 BULK = ', response: {each: "$[*]", id: $.id}}'
 
 
-def plan_of(operation: str) -> Plan:
+def plan_of(operation: str) -> OperationPlan:
     return make_plan(load_text(rule_text(operation)).operations[0])
 
 
-def read(operation: str, body: Any, headers: RawHeaders = JSON, target: bytes = b"/p") -> tuple[Body | None, list[str]]:
+def read(
+    operation: str, body: Any, headers: RawHeaders = JSON, target: bytes = b"/p"
+) -> tuple[ParsedBody | None, list[str]]:
     """The body, and the ids outside of its objects."""
     plan, request = plan_of(operation), Request("POST", target, headers, written(body))
     found = read_request(plan, request)
     return found, request_ids(plan.operation.id, Match(plan.operation, {"id": "7"}), request, found)
 
 
-def places(body: Body | None, raw: bytes) -> list[list[tuple[str, bytes, Value | None]]]:
+def places(body: ParsedBody | None, raw: bytes) -> list[list[tuple[str, bytes, Value | None]]]:
     assert body is not None
     return [[(spot.field, raw[spot.start : spot.end], spot.value) for spot in item.spots] for item in body.items]
 

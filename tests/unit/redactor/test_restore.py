@@ -2,20 +2,19 @@ import re
 
 import pytest
 
-from proxy.model.value import Value
+from proxy.model.schema import Value
 from proxy.redactor import restore
-from proxy.redactor.codecs.media import Media
-from proxy.redactor.redact import Body, Item, Spot
-from proxy.redactor.restore import Surroundings
-from proxy.redactor.rules import IdPlace, Source
-from proxy.redactor.splice import splice
+from proxy.redactor.message import Media
+from proxy.redactor.redact import BodyObject, ParsedBody, Spot
+from proxy.redactor.restore import EscapingKinds, splice
+from proxy.redactor.rules import IdPlace, IdSource
 
 #: A shape as ``opaque`` has one.
 SHAPE = re.compile(r"(?<![0-9A-Za-z])tok[0-9]{4}(?![0-9A-Za-z])")
 T = "tok1234"
 
 
-def restored(kind: Surroundings, body: str, value: Value, known: dict[str, Value] | None = None) -> str:
+def restored(kind: EscapingKinds, body: str, value: Value, known: dict[str, Value] | None = None) -> str:
     raw = body.encode()
     found = restore.candidates(kind, raw, [SHAPE], known or {})
     return splice(raw, restore.rewrite(kind, found, {T: value, **(known or {})})).decode()
@@ -51,7 +50,7 @@ def restored(kind: Surroundings, body: str, value: Value, known: dict[str, Value
     ],
 )
 def test_json(body, value, wanted):
-    assert restored(Surroundings.JSON, body, value) == wanted
+    assert restored(EscapingKinds.JSON, body, value) == wanted
 
 
 def test_a_known_token_is_found_as_a_whole_value_whatever_it_looks_like():
@@ -59,7 +58,7 @@ def test_a_known_token_is_found_as_a_whole_value_whatever_it_looks_like():
     body = (
         '{"1999-01-02": "1999-01-02", "a": "on 1999-01-02", "b": 4711, "c": 47112, "d": "4711", "e": ["\\u00e9", "é"]}'
     )
-    assert restored(Surroundings.JSON, body, Value(""), known) == (
+    assert restored(EscapingKinds.JSON, body, Value(""), known) == (
         '{"2001-05-06": "2001-05-06", "a": "on 1999-01-02", "b": 1, "c": 47112, "d": 1, "e": ["x", "x"]}'
     )
 
@@ -77,31 +76,31 @@ def test_a_known_token_is_found_as_a_whole_value_whatever_it_looks_like():
     ],
 )
 def test_forms(body, wanted):
-    assert restored(Surroundings.FORM, body, Value("A & Å")) == wanted
+    assert restored(EscapingKinds.FORM, body, Value("A & Å")) == wanted
 
 
 def test_pages_show_values_escaped_and_never_where_they_act():
     page = f"""<a href="/x/{T}" onclick='f("{T}")' title="{T}">{T}</a><script>"{T}"</script><input value={T}> {T}"""
     value = "<b> O'N"
     safe = "&#60;b&#62;&#32;O&#39;N"
-    assert restored(Surroundings.HTML, page, Value(value)) == (
+    assert restored(EscapingKinds.HTML, page, Value(value)) == (
         f"""<a href="/x/{T}" onclick='f("{T}")' title="{safe}">{safe}</a><script>"{T}"</script><input value={safe}> {safe}"""
     )
 
 
 def test_a_page_that_is_nothing_but_a_token():
-    assert restored(Surroundings.HTML, T, Value("<")) == "&#60;"
-    assert restored(Surroundings.HTML, f"<p {T}", Value("<")) == f"<p {T}"
+    assert restored(EscapingKinds.HTML, T, Value("<")) == "&#60;"
+    assert restored(EscapingKinds.HTML, f"<p {T}", Value("<")) == f"<p {T}"
 
 
 def test_plain_text():
-    assert restored(Surroundings.PLAIN, f"no {T}.\n{T}", Value('Ann "Å"')) == 'no Ann "Å".\nAnn "Å"'
+    assert restored(EscapingKinds.PLAIN, f"no {T}.\n{T}", Value('Ann "Å"')) == 'no Ann "Å".\nAnn "Å"'
     assert (
         splice(
             b"\xff tok1234",
             restore.rewrite(
-                Surroundings.PLAIN,
-                restore.candidates(Surroundings.PLAIN, b"\xff tok1234", [SHAPE], {}),
+                EscapingKinds.PLAIN,
+                restore.candidates(EscapingKinds.PLAIN, b"\xff tok1234", [SHAPE], {}),
                 {T: Value("A")},
             ),
         )
@@ -111,24 +110,24 @@ def test_plain_text():
 
 def test_patterns_that_overlap_give_one_candidate_the_longer_first():
     wide = re.compile(r"tok[0-9]{4}@x\.org")
-    found = restore.candidates(Surroundings.PLAIN, b"to tok1234@x.org, tok1234", [SHAPE, wide], {})
+    found = restore.candidates(EscapingKinds.PLAIN, b"to tok1234@x.org, tok1234", [SHAPE, wide], {})
     assert [item.text for item in found] == ["tok1234@x.org", "tok1234"]
 
 
 def test_what_nobody_resolves_stays():
     body = b'["tok9999", "tok1234"]'
-    found = restore.candidates(Surroundings.JSON, body, [SHAPE], {})
-    assert splice(body, restore.rewrite(Surroundings.JSON, found, {T: Value("A")})) == b'["tok9999", "A"]'
+    found = restore.candidates(EscapingKinds.JSON, body, [SHAPE], {})
+    assert splice(body, restore.rewrite(EscapingKinds.JSON, found, {T: Value("A")})) == b'["tok9999", "A"]'
 
 
 @pytest.mark.parametrize(
     ("kind", "wanted"),
     [
-        (b"application/json", Surroundings.JSON),
-        (b"Application/Problem+JSON; charset=utf-8", Surroundings.JSON),
-        (b"application/x-www-form-urlencoded", Surroundings.FORM),
-        (b"text/html;charset=x", Surroundings.HTML),
-        (b"text/plain", Surroundings.PLAIN),
+        (b"application/json", EscapingKinds.JSON),
+        (b"Application/Problem+JSON; charset=utf-8", EscapingKinds.JSON),
+        (b"application/x-www-form-urlencoded", EscapingKinds.FORM),
+        (b"text/html;charset=x", EscapingKinds.HTML),
+        (b"text/plain", EscapingKinds.PLAIN),
         (b"text/csv", None),
         (b"image/png", None),
         (b"", None),
@@ -159,7 +158,7 @@ def test_the_declared_type_tells_how_tokens_stand_in_it(kind, wanted):
     ],
 )
 def test_ids_in_an_address(template, address, ids):
-    place = IdPlace(Source.HEADER, "location", template=template)
+    place = IdPlace(IdSource.HEADER, "location", template=template)
     assert restore.header_ids(place, ((b"X", b"/p/1"), (b"LOCATION", address))) == ids
 
 
@@ -170,22 +169,22 @@ def test_edits_put_values_into_places_and_leave_what_is_right_already():
         Spot("a", 8, 9, None),
         Spot("a", 10, 12, Value("1", json=True)),
     ]
-    body = Body(Media.JSON, [Item(spots)])
+    body = ParsedBody(Media.JSON, [BodyObject(spots)])
     assert restore.edits(body, [[Value("z"), Value("y"), None, Value("1")]]) == [(0, 3, b'"z"'), (10, 12, b'"1"')]
     assert restore.edits(body, [[None, None, Value("w"), Value("1", json=True)]]) == [(8, 9, b'"w"')]
-    assert restore.places(spots) == (("a", "x"), ("a", "y"), ("a", "1"))
+    assert restore.text_places(spots) == (("a", "x"), ("a", "y"), ("a", "1"))
 
 
 def test_a_member_without_a_sign_gets_one():
-    body = Body(Media.FORM, [Item([Spot("a", 1, 1, Value(""), bare=True), Spot("a", 4, 4, Value(""))])])
+    body = ParsedBody(Media.FORM, [BodyObject([Spot("a", 1, 1, Value(""), bare=True), Spot("a", 4, 4, Value(""))])])
     assert splice(b"n&m=", restore.edits(body, [[Value("a b"), Value("c")]])) == b"n=a+b&m=c"
 
 
 def test_values_are_encoded_as_the_body_has_them():
-    assert restore.encode(Media.FORM, Value("a b&é")) == b"a+b%26%C3%A9"
-    assert restore.encode(Media.JSON, Value("a\n")) == b'"a\\n"'
-    assert restore.encode(Media.JSON, Value("1.0", json=True)) == b"1.0"
-    assert restore.encode(Media.FORM, Value("1.0", json=True)) == b"1.0"
+    assert restore.encode_value(Media.FORM, Value("a b&é")) == b"a+b%26%C3%A9"
+    assert restore.encode_value(Media.JSON, Value("a\n")) == b'"a\\n"'
+    assert restore.encode_value(Media.JSON, Value("1.0", json=True)) == b"1.0"
+    assert restore.encode_value(Media.FORM, Value("1.0", json=True)) == b"1.0"
 
 
 def test_tokens_of_a_long_text_are_found_wherever_they_stand(monkeypatch):

@@ -1,4 +1,4 @@
-from proxy.redactor.template import parse_template
+from proxy.redactor.path_template import parse_template
 from proxy.redactor.trie import Trie
 
 

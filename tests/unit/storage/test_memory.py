@@ -1,7 +1,7 @@
 import pytest
 
+from proxy.storage.base import Hooks
 from proxy.storage.changes import Conflict
-from proxy.storage.hooks import Hooks
 from proxy.storage.memory import MemoryStore, open_memory
 from tests.support.rows import LAYOUT, TABLE, h, insert
 

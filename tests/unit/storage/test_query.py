@@ -1,8 +1,8 @@
-from proxy.storage.query import ALWAYS, Compare
+from proxy.storage.query import MATCH_ALL, Compare
 
 
 def test_nothing_that_has_to_hold_always_holds() -> None:
-    assert ALWAYS.parts == ()
+    assert MATCH_ALL.parts == ()
 
 
 def test_comparisons_are_those_of_the_database_language() -> None:

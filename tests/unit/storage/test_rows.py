@@ -1,6 +1,6 @@
-from proxy.storage.rows import Row, State
+from proxy.storage.rows import Row, RowState
 
 
 def test_a_row_has_nothing_beside_it_unless_told() -> None:
-    row = Row(1, None, None, State.PENDING, 1, 0, 0, None, b"", b"")
+    row = Row(1, None, None, RowState.PENDING, 1, 0, 0, None, b"", b"")
     assert (row.cells, row.staged) == ((), 0)

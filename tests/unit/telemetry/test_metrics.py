@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from proxy.telemetry.metrics import CONTENT_TYPE, METRICS, Buckets, Metrics
+from proxy.telemetry.metrics import CONTENT_TYPE, METRICS, Histogram, Metrics
 
 
 def series(metrics: Metrics) -> dict[str, float]:
@@ -51,7 +51,7 @@ def test_a_histogram_counts_each_observation_in_its_bucket_and_all_above():
 
 
 def test_an_observation_at_a_bound_belongs_to_that_bucket():
-    buckets = Buckets((1.0, 2.0))
+    buckets = Histogram((1.0, 2.0))
     buckets.observe(1.0)
     assert buckets.cumulated() == [("1.0", 1), ("2.0", 1), ("+Inf", 1)]
 

@@ -1,10 +1,18 @@
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.model.value import Value
+from proxy.model.schema import Value
 from proxy.tokenization import make_shape
 from proxy.tokenization.base import Resolution
-from proxy.tokenization.common import NOWHERE, TRIES, Binding, DrawnTokenizer, SealedTokenizer, bordered, unfit
+from proxy.tokenization.common import (
+    MOST_DRAWS,
+    NEVER_MATCHES,
+    Binding,
+    DrawnTokenizer,
+    SealedTokenizer,
+    bordered,
+    unfit_value,
+)
 from tests.support.shapes import KEYSET
 
 KEYS = KEYSET.field_keys("contact", "field")
@@ -15,7 +23,7 @@ def binding(same: bool) -> Binding:
 
 
 def test_the_error_names_shape_and_reason():
-    error = unfit("luhn", "its check digit does not hold")
+    error = unfit_value("luhn", "its check digit does not hold")
     assert error.code is Code.VALUE_UNFIT
     assert error.message == "A value does not fit the token shape luhn: its check digit does not hold."
 
@@ -23,12 +31,12 @@ def test_the_error_names_shape_and_reason():
 def test_a_bordered_expression_never_begins_or_ends_inside_a_word():
     pattern = bordered("ab|cd")
     assert pattern.findall("ab cd, xab abx -cd- _ab_ éabé 1ab") == ["ab", "cd", "cd", "ab", "ab"]
-    assert NOWHERE.search("") is None
+    assert NEVER_MATCHES.search("") is None
 
 
 def test_a_drawn_token_is_drawn_again_until_it_differs_from_the_value():
     drawn = iter([Value("Ann"), None, Value("Bob")])
-    tokenizer = DrawnTokenizer(binding(same=False), NOWHERE, lambda _: 10, lambda _value, _index: next(drawn))
+    tokenizer = DrawnTokenizer(binding(same=False), NEVER_MATCHES, lambda _: 10, lambda _value, _index: next(drawn))
     assert tokenizer.mint(Value("Ann"), 1, 1) == Value("Bob")
 
 
@@ -39,18 +47,18 @@ def test_drawing_ends_with_a_refusal_where_nothing_differs():
         seen.append(index)
         return value
 
-    tokenizer = DrawnTokenizer(binding(same=False), NOWHERE, lambda _: 10, spell)
+    tokenizer = DrawnTokenizer(binding(same=False), NEVER_MATCHES, lambda _: 10, spell)
     with pytest.raises(VaultError) as caught:
         tokenizer.mint(Value("Ann"), 1, 1)
     assert caught.value.code is Code.VALUE_UNFIT
-    assert len(seen) == TRIES
+    assert len(seen) == MOST_DRAWS
     assert set(seen) <= set(range(10))
     assert len(set(seen)) > 5, "it is drawn anew each time"
 
 
 def test_every_spelling_of_a_value_passes_over_the_attempt_that_gives_the_value_itself():
     tokenizer = DrawnTokenizer(
-        binding(same=True), NOWHERE, lambda _: 3, lambda _, index: Value(("Ann", "Bob", "Cid")[index])
+        binding(same=True), NEVER_MATCHES, lambda _: 3, lambda _, index: Value(("Ann", "Bob", "Cid")[index])
     )
     for name in ("Ann", "Bob", "Cid"):
         token = tokenizer.mint(Value(name), 1, 1)
@@ -60,7 +68,7 @@ def test_every_spelling_of_a_value_passes_over_the_attempt_that_gives_the_value_
 
 def test_a_sealed_token_that_is_the_value_is_refused():
     tokenizer = SealedTokenizer(
-        binding(same=False), NOWHERE, lambda _rid, _number: "Ann", lambda _: (1, 1), takes_json=False
+        binding(same=False), NEVER_MATCHES, lambda _rid, _number: "Ann", lambda _: (1, 1), takes_json=False
     )
     with pytest.raises(VaultError) as caught:
         tokenizer.mint(Value("Ann"), 1, 1)

@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from proxy.model.value import Value
+from proxy.model.schema import Value
 from proxy.tokenization import make_shape
-from proxy.tokenization.dateformat import read_date
+from proxy.tokenization.normalize import read_date
 from tests.support.shapes import bound
 
 

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.model.value import Value
+from proxy.model.schema import Value
 from tests.support.shapes import bound, same_form
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.model.value import Value
+from proxy.model.schema import Value
 from proxy.tokenization import make_shape
 from tests.support.shapes import bound, is_email
 

@@ -1,7 +1,7 @@
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.model.value import Value
+from proxy.model.schema import Value
 from proxy.tokenization import make_shape
 from proxy.tokenization.base import Resolution, Tokenizer
 from proxy.tokenization.fallback import TOTAL, with_fallback

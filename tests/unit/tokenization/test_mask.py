@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.errors import VaultError
-from proxy.model.value import Value
-from proxy.tokenization import KINDS, make_shape
-from proxy.tokenization.mask import DEFAULT_MASK, LONGEST, TYPES, Visible, mask_text
+from proxy.model.schema import Value
+from proxy.tokenization import FIELD_KINDS, make_shape
+from proxy.tokenization.mask import DEFAULT_MASK, LONGEST_MASKED, TYPES, Visible, mask_text
 from tests.support.shapes import bound
 
 
@@ -33,7 +33,7 @@ def test_every_kind_has_a_mask_that_fits_it(kind, value, token):
 
 
 def test_there_is_a_mask_for_every_kind():
-    assert DEFAULT_MASK.keys() == KINDS.keys()
+    assert DEFAULT_MASK.keys() == FIELD_KINDS.keys()
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_long_value_is_masked_at_the_speed_of_the_machine_and_a_longer_one_doe
             times.append(time.perf_counter() - began)
         return min(times)
 
-    text = "1" * LONGEST
+    text = "1" * LONGEST_MASKED
     quick = best(lambda one: mask_text(one, Visible(1, 2), "*"), text)
     slow = best(lambda one: "".join([sign for sign in one if not sign.isspace()]), text)
     assert quick < slow

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from proxy.model.value import Value
+from proxy.model.schema import Value
 from proxy.tokenization import make_shape
 from proxy.tokenization.base import Resolution
 from tests.support.shapes import bound

@@ -3,9 +3,9 @@ import re
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.model.value import Value
+from proxy.model.schema import Value
 from proxy.tokenization import PERSISTENT, SHAPES, SYNONYMS
-from proxy.tokenization.strategy import DTK, Rehasher, names, strategy
+from proxy.tokenization.strategy import DTK_FORMAT, Rehasher, strategy, strategy_names
 from tests.support.shapes import KEYSET
 
 KEY = "k3yA" * 24
@@ -26,7 +26,7 @@ VALUES: dict[str, tuple[str, dict[str, object]]] = {
 }
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", strategy_names())
 def test_every_strategy_makes_another_value(name: str) -> None:
     shape = PERSISTENT.get(name, SYNONYMS.get(name, name))
     value, options = VALUES.get(shape, ("Ann Lee", {}))
@@ -35,9 +35,9 @@ def test_every_strategy_makes_another_value(name: str) -> None:
 
 
 def test_every_token_shape_is_there_under_our_name_and_those_of_the_service() -> None:
-    assert set(names()) == {*SHAPES, *SYNONYMS, *PERSISTENT}
+    assert set(strategy_names()) == {*SHAPES, *SYNONYMS, *PERSISTENT}
     assert {"alphaNumeric", "alphaNumericLowerCase", "alphaPrepended", "masking", "alphaNumericPersistent"} <= set(
-        names()
+        strategy_names()
     )
 
 
@@ -111,6 +111,6 @@ def test_a_value_that_does_not_fit_is_refused_without_being_shown() -> None:
 
 
 def test_the_key_of_a_caller_is_96_letters_and_digits() -> None:
-    assert DTK.fullmatch("aZ09" * 24)
-    assert not DTK.fullmatch("aZ09" * 23)
-    assert not DTK.fullmatch("aZ0-" * 24)
+    assert DTK_FORMAT.fullmatch("aZ09" * 24)
+    assert not DTK_FORMAT.fullmatch("aZ09" * 23)
+    assert not DTK_FORMAT.fullmatch("aZ0-" * 24)

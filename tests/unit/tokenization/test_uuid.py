@@ -2,7 +2,7 @@ import os
 import random
 import uuid
 
-from proxy.model.value import Value
+from proxy.model.schema import Value
 from proxy.tokenization.uuid import read_uuid, write_uuid
 from tests.support.shapes import bound
 

@@ -4,18 +4,18 @@ import pytest
 
 from proxy.errors import Code, VaultError
 from proxy.storage.changes import Remember
-from proxy.vault.closing import Closing, attempt
 from proxy.vault.collection import Collection
-from proxy.vault.idempotency import KEEP, Answered, Once, Replies, system_collection
+from proxy.vault.idempotency import KEEP, Answered, IdempotentRequest, Replies, system_collection
 from proxy.vault.janitor import prune
-from proxy.vault.write import create
+from proxy.vault.records.commit import ExtraChanges, attempt
+from proxy.vault.records.create import store_records
 from tests.support.contacts import contact, make_contacts
 
 SCOPE = ("client", "POST", "/api/models/{schema}", "contact", "key-1")
 ANSWER = Answered(201, {"Content-Type": "application/json"}, b'{"name":"Annabel"}')
 
 
-def with_answer(once: Once) -> Closing:
+def with_answer(once: IdempotentRequest) -> ExtraChanges:
     return lambda _records: once.changes(ANSWER)
 
 
@@ -37,7 +37,7 @@ async def test_the_answer_of_a_write_is_given_to_its_repetitions() -> None:
     collection = contacts.records.collection
     async with replies.once(collection, SCOPE, b"request") as once:
         assert (once.replay, once.kept) == (None, False)
-        await create(contacts.records, [contact("a")], "x", with_answer(once))
+        await store_records(contacts.records, [contact("a")], "x", with_answer(once))
         assert once.kept
     assert await answered(replies, collection) == ANSWER
     assert await answered(Replies(), collection) == ANSWER  # as after a restart
@@ -48,7 +48,7 @@ async def test_a_write_that_is_refused_leaves_no_answer() -> None:
     await contacts.add(contact("a"))
     async with replies.once(contacts.records.collection, SCOPE, b"request") as once:
         with pytest.raises(VaultError) as caught:
-            await create(contacts.records, [contact("a")], "x", with_answer(once))
+            await store_records(contacts.records, [contact("a")], "x", with_answer(once))
     assert caught.value.code is Code.RECORD_EXISTS
     assert await answered(replies, contacts.records.collection) is None
 
@@ -105,7 +105,7 @@ async def test_of_two_processes_one_answers() -> None:
             await other.keep(ANSWER)
         assert caught.value.code is Code.IDEMPOTENCY_CHECK_FAILED
         with pytest.raises(VaultError) as caught:
-            await create(contacts.records, [contact("a")], "x", with_answer(other))
+            await store_records(contacts.records, [contact("a")], "x", with_answer(other))
         assert caught.value.code is Code.IDEMPOTENCY_CHECK_FAILED
     assert await contacts.keys("a") == []
 

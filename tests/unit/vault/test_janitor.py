@@ -1,10 +1,11 @@
 from proxy.storage.memory import MemoryStore
-from proxy.vault.closing import locked, nothing
-from proxy.vault.collection import History
-from proxy.vault.history import history
+from proxy.vault.collection import HistoryPolicy
 from proxy.vault.janitor import pending, prune, reap, sweep_expired
-from proxy.vault.staging import bind, doubt, forget, stage_creates, stage_updates
-from proxy.vault.update import update
+from proxy.vault.proxied.binding import bind, forget_staged
+from proxy.vault.proxied.staging import doubt, stage_creates, stage_updates
+from proxy.vault.records.commit import locked, nothing
+from proxy.vault.records.history import record_versions
+from proxy.vault.records.update import update
 from tests.support.contacts import Contacts, contact, make_contacts
 from tests.support.vaults import draft, make_bench, person
 
@@ -41,7 +42,7 @@ async def test_what_is_under_way_is_never_reaped() -> None:
     held = await stage_creates(bench.people, [draft(name="Slow")], [None])
     bench.clock.advance(2 * WEEK)
     assert await reap(bench.people, WEEK) == 0
-    forget(bench.people, held)
+    forget_staged(bench.people, held)
     assert await reap(bench.people, WEEK) == 1
 
 
@@ -80,7 +81,7 @@ async def test_a_record_whose_end_was_put_off_meanwhile_stays() -> None:
 
 
 async def test_past_versions_are_forgotten_when_they_have_been_past_for_long_enough() -> None:
-    contacts = await make_contacts(history=History(keep=1000))
+    contacts = await make_contacts(history=HistoryPolicy(keep=1000))
     await contacts.add(contact("a", age=1))
     contacts.clock.advance(5000)
     for age in (2, 3):
@@ -91,11 +92,11 @@ async def test_past_versions_are_forgotten_when_they_have_been_past_for_long_eno
     assert await prune(collection) == 0
     contacts.clock.advance(1)
     assert await prune(collection) == 1
-    assert [one.version for one in (await history(contacts.records, "a", 10, 0))[0]] == [3, 2]
+    assert [one.version for one in (await record_versions(contacts.records, "a", 10, 0))[0]] == [3, 2]
 
 
 async def test_a_whole_backlog_is_pruned() -> None:
-    contacts = await make_contacts(history=History(keep=1))
+    contacts = await make_contacts(history=HistoryPolicy(keep=1))
     await contacts.add(*[contact(str(number)) for number in range(250)])
     await update(contacts.records, [contact(str(number)) for number in range(250)], "x", nothing)
     contacts.clock.advance(2)

@@ -2,11 +2,11 @@ import pytest
 
 from proxy.crypto.keyset import Keyset
 from proxy.errors import Code, VaultError
-from proxy.storage.rows import File, Past, Row, Staged, StagedKind, State
-from proxy.vault.content import Content, Kept
+from proxy.storage.rows import File, Past, Row, RowState, Staged, StagedKind
+from proxy.vault.body import TokenizedBody, TokenizedValue
 from proxy.vault.seal import Sealer
 
-CONTENT = Content({"name": (Kept(1, "Zorbina", False, "t1", False),)}, 2)
+CONTENT = TokenizedBody({"name": (TokenizedValue(1, "Zorbina", False, "t1", False),)}, 2)
 
 
 def sealer(keyset: Keyset, schema: str = "person") -> Sealer:
@@ -17,7 +17,7 @@ def row(made: Sealer, rid: int = 7, version: int = 1) -> Row:
     salt = made.new_salt()
     record = made.record(rid, salt)
     body = record.body(CONTENT, version)
-    return Row(rid, b"k" * 16, record.key("17"), State.LIVE, version, 0, 0, None, salt, body)
+    return Row(rid, b"k" * 16, record.key("17"), RowState.LIVE, version, 0, 0, None, salt, body)
 
 
 def test_open_gives_back_what_was_sealed_and_the_row_shows_nothing() -> None:
@@ -69,7 +69,7 @@ def test_a_staged_body_opens_as_staged_alone() -> None:
 def test_bodies_that_are_made_together_open_as_first_versions_of_their_own_records() -> None:
     made = sealer(Keyset.create("test"))
     rows = [
-        Row(rid, b"k" * 16, None, State.LIVE, 1, 0, 0, None, salt, body)
+        Row(rid, b"k" * 16, None, RowState.LIVE, 1, 0, 0, None, salt, body)
         for rid, (salt, body) in zip((7, 8), made.new_bodies((7, 8), [b"one", b"two"]), strict=True)
     ]
     assert [made.open_plain(row) for row in rows] == [b"one", b"two"]
@@ -83,9 +83,9 @@ def test_what_is_sealed_anew_says_the_same_in_the_same_place_and_what_is_current
     made = Sealer(keyset.aead(), "test", "person")
     salt = made.new_salt()
     record = made.record(7, salt)
-    held = Row(7, b"k", record.key("name"), State.LIVE, 3, 0, 0, None, salt, record.plain_body(b"plain", 3))
+    held = Row(7, b"k", record.key("name"), RowState.LIVE, 3, 0, 0, None, salt, record.plain_body(b"plain", 3))
     past = Past(7, 2, b"k", 0, salt, record.plain_body(b"before", 2))
-    staged = Staged(9, 7, StagedKind.UPDATE, 0, None, False, record.staged_body(Content({}), 9))
+    staged = Staged(9, 7, StagedKind.UPDATE, 0, None, False, record.staged_body(TokenizedBody({}), 9))
     file = File(b"f" * 16, 7, b"n", "object", 1, 0, 0, record.file(b"known", b"f" * 16, "object"))
     assert made.row_again(held) == (held.body, held.key_sealed)
     keyset.adopt(keyset.rotated())
@@ -93,7 +93,7 @@ def test_what_is_sealed_anew_says_the_same_in_the_same_place_and_what_is_current
     again = held._replace(body=body, key_sealed=key)
     assert (made.open_plain(again), made.open_key(again)) == (b"plain", "name")
     assert made.open_plain(past._replace(body=made.past_again(past))) == b"before"
-    assert made.open_staged(staged._replace(body=made.staged_again(staged, salt)), salt) == Content({})
+    assert made.open_staged(staged._replace(body=made.staged_again(staged, salt)), salt) == TokenizedBody({})
     assert made.open_file(file._replace(sealed=made.file_again(file, salt)), salt) == b"known"
     for sealed in (
         body,

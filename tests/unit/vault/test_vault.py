@@ -4,10 +4,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from proxy.clock import ManualClock
-from proxy.crypto.sources import open_source
+from proxy.crypto.key_sources import open_source
 from proxy.errors import Code, VaultError
 from proxy.storage.memory import MemoryStore
-from proxy.vault.staging import bind, stage_creates
+from proxy.vault.proxied.binding import bind
+from proxy.vault.proxied.staging import stage_creates
 from proxy.vault.vault import Vault, VaultOptions, has_keyset, open_vault
 from tests.support.vaults import draft, make_bench, person
 

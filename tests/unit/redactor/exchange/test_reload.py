@@ -11,9 +11,9 @@ import pytest
 from proxy.errors import VaultError
 from proxy.redactor.exchange import reload as module
 from proxy.redactor.exchange.reload import Reloader
-from proxy.redactor.exchange.runtime import InForce, Runtime, join
+from proxy.redactor.exchange.runtime import InForce, Runtime, bind_rules
 from proxy.redactor.load import fingerprint as digest
-from proxy.redactor.load import load
+from proxy.redactor.load import load_rule_set
 from proxy.redactor.rules import RuleSet
 from proxy.telemetry import logs
 from proxy.telemetry.metrics import Metrics
@@ -63,10 +63,10 @@ async def watched(folder: Path, text: str = GOOD) -> Watched:
     async def adopt(rules: RuleSet) -> Runtime:
         if faults:
             raise faults.pop()
-        return await join(rules, one.vault, one.metrics, witness())
+        return await bind_rules(rules, one.vault, one.metrics, witness())
 
-    in_force = InForce(await adopt(load(path)))
-    reloader = Reloader(path, lambda: load(path), adopt, in_force, one.metrics)
+    in_force = InForce(await adopt(load_rule_set(path)))
+    reloader = Reloader(path, lambda: load_rule_set(path), adopt, in_force, one.metrics)
     return Watched(path, in_force, one.metrics, reloader, faults)
 
 
@@ -193,9 +193,13 @@ async def test_a_folder_that_is_swapped_by_its_link_is_seen(tmp_path, monkeypatc
     monkeypatch.setattr(module, "_LOOK", 0.005)
     one = await desk()
     path = tmp_path / "data"
-    in_force = InForce(await join(load(path), one.vault, one.metrics, witness()))
+    in_force = InForce(await bind_rules(load_rule_set(path), one.vault, one.metrics, witness()))
     reloader = Reloader(
-        path, lambda: load(path), lambda rules: join(rules, one.vault, one.metrics, witness()), in_force, one.metrics
+        path,
+        lambda: load_rule_set(path),
+        lambda rules: bind_rules(rules, one.vault, one.metrics, witness()),
+        in_force,
+        one.metrics,
     )
     task = asyncio.create_task(reloader.watch())
     (tmp_path / "new").symlink_to("b")

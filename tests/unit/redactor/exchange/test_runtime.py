@@ -1,14 +1,13 @@
 import pytest
 
 from proxy.errors import Code, VaultError
-from proxy.model.builtin import RecordKeys, records_schema
-from proxy.model.schema import Schema
-from proxy.redactor.exchange.runtime import InForce, join, recipe
+from proxy.model.schema import RecordKeys, Schema, records_schema
+from proxy.redactor.exchange.runtime import InForce, bind_rules, recipe
 from proxy.redactor.load import load_text
 from proxy.redactor.rules import Match
-from proxy.vault.catalog import open_catalog
-from proxy.vault.entries import Origin
-from proxy.vault.hosted import Hosted
+from proxy.vault.proxied.hosted import Hosted
+from proxy.vault.schema_store import Origin
+from proxy.vault.schemas.catalog import open_catalog
 from tests.support.audit import witness
 from tests.support.catalogs import schema
 from tests.support.exchanges import FIELDS, desk, rule_text
@@ -26,7 +25,7 @@ async def test_a_request_is_matched_with_what_found_it():
 async def test_no_endpoint_is_not_found():
     text = rule_text("{match: POST /p, create: p}").replace("{name: app,", "{name: app, host: [app.example],")
     one = await desk()
-    runtime = await join(load_text(text), one.vault, one.metrics, witness())
+    runtime = await bind_rules(load_text(text), one.vault, one.metrics, witness())
     with pytest.raises(VaultError) as caught:
         runtime.match("GET", "other.example", b"/p", ())
     assert caught.value.code is Code.NOT_FOUND
@@ -40,12 +39,12 @@ KEPT = rule_text("{match: POST /p, create: p}", fields=("email: {kind: email, ke
 async def test_what_rules_collect_may_stand_among_records():
     one = await desk()
     catalog = await open_catalog(one.vault, lambda error: None, (records_schema(),))
-    runtime = await join(load_text(KEPT), one.vault, one.metrics, witness(), catalog)
+    runtime = await bind_rules(load_text(KEPT), one.vault, one.metrics, witness(), catalog)
     (joined,) = runtime.joined.values()
     assert isinstance(joined.collection, Hosted)
     assert joined.collection.table == catalog.records("records").collection.table
     assert [declared.origin for declared in catalog.schemas()] == [Origin.BUILTIN]
-    alone = await join(load_text(KEPT), one.vault, one.metrics, witness())  # as a trial of the rules does
+    alone = await bind_rules(load_text(KEPT), one.vault, one.metrics, witness())  # as a trial of the rules does
     assert not isinstance(next(iter(alone.joined.values())).collection, Hosted)
 
 
@@ -59,7 +58,7 @@ async def test_rules_do_not_keep_values_in_keys_that_settings_keep_otherwise(bef
         one.vault, lambda error: None, (before, PLAIN)
     )  # a migration begins, where it is another one
     with pytest.raises(VaultError) as caught:
-        await join(load_text(KEPT), one.vault, one.metrics, witness(), catalog)
+        await bind_rules(load_text(KEPT), one.vault, one.metrics, witness(), catalog)
     assert (caught.value.code, caught.value.details[0].source) == (Code.BAD_RULES, "p.email")
     await catalog.close()
 
@@ -68,7 +67,7 @@ async def test_rules_wait_until_keys_are_kept_as_they_need():
     one = await desk()
     catalog = await open_catalog(one.vault, lambda error: None, (PLAIN, records_schema()))
     assert catalog.declared("records").change is not None
-    await join(load_text(KEPT), one.vault, one.metrics, witness(), catalog)
+    await bind_rules(load_text(KEPT), one.vault, one.metrics, witness(), catalog)
     assert catalog.declared("records").change is None
     await catalog.close()
 
@@ -119,7 +118,7 @@ async def test_requests_under_way_keep_the_rules_that_matched_them():
     in_force = InForce(one.runtime)
     _, match = in_force.match("GET", "a", b"/p/1", ())
     assert isinstance(match, Match)
-    in_force.runtime = await join(
+    in_force.runtime = await bind_rules(
         load_text(rule_text("{match: POST /p, create: p}")), one.vault, one.metrics, witness()
     )
     assert in_force.match("GET", "a", b"/p/1", ())[1] is None
@@ -146,7 +145,7 @@ async def test_rules_that_the_vault_refuses_are_not_joined():
     one.store.fail("ensure")
     one.store.fail("put_note")
     with pytest.raises(VaultError):
-        await join(
+        await bind_rules(
             load_text(rule_text("{match: POST /p, create: p}", fields=("other: {kind: text}",))),
             one.vault,
             one.metrics,
@@ -157,7 +156,7 @@ async def test_rules_that_the_vault_refuses_are_not_joined():
 async def test_what_rules_collect_is_in_the_catalog_once_they_are_joined():
     one = await desk()
     catalog = await open_catalog(one.vault, lambda error: None)
-    await join(one.runtime.rules, one.vault, one.metrics, witness(), catalog)
+    await bind_rules(one.runtime.rules, one.vault, one.metrics, witness(), catalog)
     (declared,) = catalog.schemas()
     assert (declared.schema.name, declared.origin, declared.records.of_rules) == ("p", Origin.RULES, True)
 
@@ -168,7 +167,7 @@ async def test_rules_that_take_the_name_of_another_schema_are_not_joined():
     await catalog.apply(schema("p"), Origin.API)
     table = catalog.records("p").collection.columns
     with pytest.raises(VaultError) as caught:
-        await join(one.runtime.rules, one.vault, one.metrics, witness(), catalog)
+        await bind_rules(one.runtime.rules, one.vault, one.metrics, witness(), catalog)
     assert caught.value.code is Code.BAD_RULES
     assert (catalog.records("p").collection.columns, catalog.declared("p").origin) == (table, Origin.API)
 

@@ -5,14 +5,14 @@ from proxy.redactor.load.forms import (
     Block,
     Either,
     Form,
-    Item,
     Key,
+    KeywordForm,
     ListOf,
     MapOf,
+    PlacedValue,
     Section,
     Text,
     Whole,
-    Word,
 )
 from tests.support.rules import read_form
 
@@ -54,15 +54,15 @@ def test_a_long_text_is_not_repeated_in_its_fault():
 
 
 def test_a_word_is_one_of_its_choices():
-    word = Word(("keep", "erase"), later=("mask",))
+    word = KeywordForm(("keep", "erase"), later=("mask",))
     assert read_form(word, "keep") == ("keep", [])
     assert faults(word, "drop") == ["f:1:1: 'drop' is not known here; write keep or erase"]
     assert faults(word, "earse") == ["f:1:1: 'earse' is not known here; did you mean 'erase'?"]
     assert faults(word, "mask") == ["f:1:1: 'mask' is not supported yet; write keep or erase"]
     assert faults(word, "[keep]") == ["f:1:1: a list is not known here; write keep or erase"]
-    assert faults(Word(("a",)), "{b: c}") == ["f:1:1: a mapping is not known here; write a"]
+    assert faults(KeywordForm(("a",)), "{b: c}") == ["f:1:1: a mapping is not known here; write a"]
     assert word.label == "`keep` | `erase`"
-    assert Word(("a",), title="letter").label == "letter"
+    assert KeywordForm(("a",), title="letter").label == "letter"
 
 
 @pytest.mark.parametrize("text", ["0", "10", "1.0", "true", "'5'", "[5]"])
@@ -95,7 +95,7 @@ def test_a_mapping_has_names_of_the_operators_choice():
     value, _ = read_form(form, "{a: 1, b: 2}")
     assert isinstance(value, dict)
     assert {name: item.value for name, item in value.items()} == {"a": 1, "b": 2}
-    assert isinstance(value["a"], Item)
+    assert isinstance(value["a"], PlacedValue)
     assert str(value["b"].key) == "f:1:8"
     assert faults(form, "{B: 1}") == ["f:1:2: 'B' cannot be a letter: one small letter"]
     assert faults(form, "[a]") == ["f:1:1: this must be a mapping, one entry for each letter"]

@@ -1,8 +1,8 @@
 import pytest
 
-from proxy.model.path import Step
+from proxy.model.schema import PathStep
 from proxy.redactor.load.ids import is_single
-from proxy.redactor.rules import IdPlace, Operation, Source
+from proxy.redactor.rules import IdPlace, IdSource, Operation
 from tests.support.rules import operation_of
 
 
@@ -13,7 +13,7 @@ def made(match: str, rest: str) -> Operation:
 def test_a_create_reads_the_id_in_the_answer():
     operation = made("POST /n", "create: note")
     assert operation.id is None
-    assert operation.response.id == IdPlace(Source.BODY, path=("id",))
+    assert operation.response.id == IdPlace(IdSource.BODY, path=("id",))
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ def test_a_create_reads_the_id_in_the_answer():
 )
 def test_an_id_in_the_path_is_the_records(match, rest):
     operation = made(match, rest)
-    assert operation.id == IdPlace(Source.PATH, "id")
+    assert operation.id == IdPlace(IdSource.PATH, "id")
     assert operation.response.id is None
 
 
@@ -36,40 +36,40 @@ def test_an_id_in_the_path_of_a_list_is_somebody_elses():
     [
         ("id: $.id", False, ("id",)),
         ("id: $.id, request: {object: $.data}", True, ("id",)),
-        ('id: "$.keys[*]", request: {object: $.data}', True, ("keys", Step.EACH)),
+        ('id: "$.keys[*]", request: {object: $.data}', True, ("keys", PathStep.EACH)),
         ('id: $.id, request: {each: "$.items[*]"}', False, ("id",)),
         ('id: $.id, request: {object: "$..note"}', False, ("id",)),
         ("id: $.id, request: {form: {t: text}}", True, ("id",)),
     ],
 )
 def test_an_id_in_the_body_counts_from_the_object_or_from_the_root(rest, absolute, path):
-    assert made("PUT /n", f"update: note, {rest}").id == IdPlace(Source.BODY, path=path, absolute=absolute)
+    assert made("PUT /n", f"update: note, {rest}").id == IdPlace(IdSource.BODY, path=path, absolute=absolute)
 
 
 def test_a_delete_may_take_ids_from_its_body_or_its_answer():
     body = made("POST /n/delete", 'delete: note, id: "$.ids[*]"')
-    assert body.id == IdPlace(Source.BODY, path=("ids", Step.EACH), absolute=True)
+    assert body.id == IdPlace(IdSource.BODY, path=("ids", PathStep.EACH), absolute=True)
     assert body.request.body is None
     assert body.response.body is None
     answer = made("POST /n/purge", 'delete: note, response: {id: "$.deleted[*]"}')
     assert answer.id is None
     assert answer.response.body is None
-    assert answer.response.id == IdPlace(Source.BODY, path=("deleted", Step.EACH), absolute=True)
+    assert answer.response.id == IdPlace(IdSource.BODY, path=("deleted", PathStep.EACH), absolute=True)
     shown = made("POST /n/purge", 'delete: note, response: {each: "$.deleted[*]", id: $.id}')
-    assert shown.response.id == IdPlace(Source.BODY, path=("id",))
+    assert shown.response.id == IdPlace(IdSource.BODY, path=("id",))
 
 
 def test_ids_of_answers_stand_in_the_object_a_form_member_or_a_header():
     assert made("GET /n", "read: note, response: {id: $.meta.id}").response.id == IdPlace(
-        Source.BODY, path=("meta", "id")
+        IdSource.BODY, path=("meta", "id")
     )
-    assert made("GET /n", "read: note, response: {id: form nr}").response.id == IdPlace(Source.BODY, path=("nr",))
+    assert made("GET /n", "read: note, response: {id: form nr}").response.id == IdPlace(IdSource.BODY, path=("nr",))
     place = made("POST /n", "create: note, response: {id: 'header Location /n/{id}'}").response.id
-    assert place == IdPlace(Source.HEADER, "location", template="/n/{id}")
+    assert place == IdPlace(IdSource.HEADER, "location", template="/n/{id}")
 
 
 def test_a_place_is_single_unless_it_selects_many():
-    assert is_single(IdPlace(Source.PATH, "id"))
-    assert is_single(IdPlace(Source.BODY, path=("id",)))
-    assert not is_single(IdPlace(Source.BODY, path=("ids", Step.EACH)))
+    assert is_single(IdPlace(IdSource.PATH, "id"))
+    assert is_single(IdPlace(IdSource.BODY, path=("id",)))
+    assert not is_single(IdPlace(IdSource.BODY, path=("ids", PathStep.EACH)))
     assert not is_single(None)

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from proxy.errors import VaultError
-from proxy.redactor.load import load, load_text
+from proxy.redactor.load import load_rule_set, load_text
 from tests.support.rules import ENTITIES, HEAD, with_operations
 
 ROOT = Path(__file__).parents[4]
@@ -33,7 +33,7 @@ def test_the_smallest_useful_file_loads_without_a_warning():
 
 @pytest.mark.parametrize("path", sorted((ROOT / "rules").rglob("*.yaml")), ids=lambda path: path.name)
 def test_every_example_loads_without_a_warning_but_of_dates_that_are_no_dates(path):
-    rules = load(path)
+    rules = load_rule_set(path)
     assert rules.operations
     assert [text for text in rules.warnings if "birth_date has the token shape date" not in text] == []
 
@@ -44,13 +44,13 @@ def test_a_folder_loads_all_or_nothing(tmp_path):
         "  contact:", "  contact:\n    schema: erp_contact"
     )
     (tmp_path / "two.yaml").write_text(other)
-    rules = load(tmp_path)
+    rules = load_rule_set(tmp_path)
     assert [endpoint.name for endpoint in rules.endpoints] == ["crm", "erp"]
     assert len(rules.operations) == 10
     assert rules.operations[0].endpoint is rules.endpoints[0]
     (tmp_path / "two.yaml").write_text("version: 2\n")
     with pytest.raises(VaultError) as caught:
-        load(tmp_path)
+        load_rule_set(tmp_path)
     assert {Path(detail.source.split(":")[0]).name for detail in caught.value.details} == {"two.yaml"}
 
 
@@ -58,7 +58,7 @@ def test_faults_of_all_files_are_named_together(tmp_path):
     for name in ("a", "b"):
         (tmp_path / f"{name}.yaml").write_text(f"{HEAD}x: 1\n")
     with pytest.raises(VaultError) as caught:
-        load(tmp_path)
+        load_rule_set(tmp_path)
     sources = [Path(detail.source.split(":")[0]).name for detail in caught.value.details]
     assert sources == ["a.yaml", "b.yaml", "b.yaml"]  # and the two endpoints have one name
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from proxy.storage.migrations import FORMAT, STEPS, runner
-from proxy.storage.migrations.runner import APPLICATION_ID, migrate
+from proxy.storage.migrations.runner import APPLICATION_ID, run_migrations
 
 #: SHA-256 of each released step's file. A step that stores were made with is never edited: add another one.
 RELEASED = ("796829408c5e731b", "caf81540ece232a5", "acb5bee8bab3db9e")
@@ -18,15 +18,15 @@ def pragma(connection: sqlite3.Connection, name: str) -> int:
 
 def test_an_empty_file_becomes_the_present_format() -> None:
     connection = sqlite3.connect(":memory:", isolation_level=None)
-    assert migrate(connection) == FORMAT
+    assert run_migrations(connection) == FORMAT
     assert (pragma(connection, "user_version"), pragma(connection, "application_id")) == (FORMAT, APPLICATION_ID)
-    assert migrate(connection) == 0
+    assert run_migrations(connection) == 0
     connection.close()
 
 
 def test_only_missing_steps_run_and_a_failed_one_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     connection = sqlite3.connect(":memory:", isolation_level=None)
-    migrate(connection)
+    run_migrations(connection)
 
     def second(connection: sqlite3.Connection) -> None:
         connection.execute("CREATE TABLE second (a)")
@@ -37,7 +37,7 @@ def test_only_missing_steps_run_and_a_failed_one_leaves_no_trace(monkeypatch: py
 
     monkeypatch.setattr(runner, "STEPS", (*STEPS, second, broken))
     with pytest.raises(RuntimeError):
-        migrate(connection)
+        run_migrations(connection)
     names = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     assert "second" in names
     assert "third" not in names

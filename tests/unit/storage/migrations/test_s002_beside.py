@@ -1,9 +1,9 @@
 import sqlite3
 
 from proxy.storage.migrations import s001_initial, s002_beside, s003_replies
-from proxy.storage.migrations.runner import migrate
-from proxy.storage.rows import Layout
-from proxy.storage.sqlite_ddl import make
+from proxy.storage.migrations.runner import run_migrations
+from proxy.storage.rows import TableLayout
+from proxy.storage.sqlite.statements import make
 
 #: What format 1 made for a schema.
 BEFORE = (
@@ -40,8 +40,8 @@ def test_a_store_of_format_1_becomes_what_a_new_one_is() -> None:
     s002_beside.apply(old)
     s003_replies.apply(old)
     new = sqlite3.connect(":memory:", isolation_level=None)
-    migrate(new)
-    make(new, Layout("old", ()))
+    run_migrations(new)
+    make(new, TableLayout("old", ()))
     assert schema(old) == schema(new)
     assert old.execute("SELECT rid FROM r_old INDEXED BY ic_old WHERE created_at = 5").fetchall() == [(1,)]
     old.close()

@@ -1,17 +1,17 @@
 import sqlite3
 
 from proxy.storage.migrations import STEPS, s003_replies
-from proxy.storage.migrations.runner import migrate
-from proxy.storage.rows import Layout
-from proxy.storage.sqlite_beside import Beside
-from proxy.storage.sqlite_ddl import make
+from proxy.storage.migrations.runner import run_migrations
+from proxy.storage.rows import TableLayout
+from proxy.storage.sqlite.inserts import AuxStatements
+from proxy.storage.sqlite.statements import make
 from tests.unit.storage.migrations.test_s002_beside import schema
 
 
 def test_answers_of_a_store_of_format_2_go_with_the_first_row_that_is_removed() -> None:
     new = sqlite3.connect(":memory:", isolation_level=None)
-    migrate(new)
-    make(new, Layout("old", ()))
+    run_migrations(new)
+    make(new, TableLayout("old", ()))
     old = sqlite3.connect(":memory:", isolation_level=None)
     for step in STEPS[:2]:
         step(old)
@@ -22,7 +22,7 @@ def test_answers_of_a_store_of_format_2_go_with_the_first_row_that_is_removed() 
     old.executemany("INSERT INTO i_old VALUES (?, 9, x'00', x'01')", [(b"a",), (b"b",)])
     s003_replies.apply(old)
     assert schema(old) == schema(new)
-    beside = Beside("old")
+    beside = AuxStatements("old")
     old.execute("INSERT INTO r_old VALUES (7, NULL, NULL, 1, 1, 5, 6, NULL, x'00', x'01')")
     assert beside.used(old).links
     beside.remove_shown(old, [(7,)])

@@ -1,0 +1,150 @@
+"""Who sends a request: the bearer of an access token (RFC 6750), shown in ``Authorization`` and nowhere else."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from aiohttp import web
+
+from proxy.api import request as shapes
+from proxy.api import wire
+from proxy.api.context import ApiRequest, ApiResponse
+from proxy.auth.external_issuer import External
+from proxy.auth.tokens import TokenIssuer
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.policy import AccessPolicy, misfits, read_policy, refuse_misfit, write_policy
+from proxy.model.record import DEFAULT, DEFAULTS, Principal
+from proxy.model.schema import Schema
+from proxy.net.outbound import Reach
+from proxy.telemetry import logs
+from proxy.vault.schemas.catalog import Catalog
+
+_CHALLENGE: Final = 'Bearer realm="domicile"'
+
+
+def bearer(tokens: TokenIssuer, external: External | None = None) -> Callable[[web.Request], Awaitable[Principal]]:
+    """The check of every guarded operation: whom the token of a request stands for, which we or an ``external`` issuer made.
+
+    Raises ``VaultError`` (UNAUTHORIZED) with the challenge of RFC 6750 section 3, or (BAD_REQUEST) for two tokens at once.
+    """
+
+    async def access(request: web.Request) -> Principal:
+        sent = request.headers.getall("Authorization", ())
+        if len(sent) > 1:
+            raise _refused(Code.BAD_REQUEST, "Authorization stands more than once.", "invalid_request")
+        scheme, _, token = sent[0].partition(" ") if sent else ("", "", "")
+        if scheme.lower() != "bearer":
+            raise _refused(Code.UNAUTHORIZED, "An access token is needed: ask for one at /oauth2/token.")
+        token = token.strip(" ")
+        try:
+            return tokens.principal(token) if external is None else await _either(token, tokens, external)
+        except VaultError as error:
+            if error.code is not Code.UNAUTHORIZED:
+                raise
+            raise _refused(error.code, error.message, "invalid_token") from None
+
+    return access
+
+
+async def _either(token: str, tokens: TokenIssuer, external: External) -> Principal:
+    """Whom a token stands for, whoever made it; one of the issuer's that is remembered costs a look-up."""
+    found = external.remembered(token)
+    if found is not None:
+        return found
+    try:
+        return tokens.principal(token)
+    except VaultError:
+        return await external.principal(token)
+
+
+def not_admin(
+    text: str = "This operation is for administrators: clients that were made with the right to administer.",
+) -> VaultError:
+    """The refusal of an operation that only administrators may call."""
+    return _refused(Code.FORBIDDEN, text, "insufficient_scope")
+
+
+def _refused(code: Code, message: str, error: str | None = None) -> VaultError:
+    refusal = VaultError(code, message)
+    refusal.challenge = _CHALLENGE if error is None else f'{_CHALLENGE}, error="{error}"'
+    return refusal
+
+
+# Administration of access policies: ``/api/policies``, those of the caller's environment. What one may say, ``model.policy`` tells.
+
+
+_log = logs.logger("access")
+
+
+async def put_policy(call: ApiRequest) -> ApiResponse:
+    """Put a policy in force: 201 for a new one, else 200; it counts with the next request."""
+    name, catalog = call.path["policy"], call.space.catalog
+    policy = read_policy(name, call.content)
+    refuse_misfit(policy, schema_of(catalog, policy), DEFAULTS, beyond(policy, reach_of(call)))
+    new = await call.space.policies.put(policy)
+    _log.info("an access policy was put in force", source=name)
+    return wire.json_answer(201 if new else 200, policy_json(policy, catalog, reach_of(call)))
+
+
+async def get_policy(call: ApiRequest) -> ApiResponse:
+    """One policy, with what of it does not fit its schema any more."""
+    policy = call.space.policies.find(call.path["policy"])
+    if policy is None:
+        raise VaultError(Code.NOT_FOUND, "There is no policy of that name.")
+    return wire.json_answer(200, policy_json(policy, call.space.catalog, reach_of(call)))
+
+
+async def list_policies(call: ApiRequest) -> ApiResponse:
+    """The policies by name, page by page."""
+    limits = call.services.limits
+    limit = shapes.query_number(call, "limit", limits.find_default, 1, limits.find_maximum)
+    offset = shapes.query_number(call, "offset", 0, 0, 2**31 - 1)
+    found, catalog, reach = call.space.policies.listed(), call.space.catalog, reach_of(call)
+    page = [policy_json(policy, catalog, reach) for policy in found[offset : offset + limit]]
+    return wire.page_pieces(page, limit, offset, len(found))
+
+
+async def delete_policy(call: ApiRequest) -> ApiResponse:
+    """Forget a policy under which no client is."""
+    name = call.path["policy"]
+    under = call.services.auth.clients.under(call.principal.environment, name)
+    if under:
+        raise VaultError(
+            Code.POLICY_IN_USE,
+            f"Clients are under this policy: {under}. Put new ones in their place, or end them, first.",
+        )
+    await call.space.policies.remove(name)
+    _log.info("an access policy was removed", source=name)
+    return ApiResponse(204)
+
+
+def reach_of(call: ApiRequest) -> Reach | None:
+    """Where the filter endpoints of the caller's environment may be; ``None``: anywhere."""
+    return None if call.principal.environment == DEFAULT else call.services.reach
+
+
+def beyond(policy: AccessPolicy, reach: Reach | None) -> list[Detail]:
+    """What is wrong with where the filter endpoint of a policy is."""
+    if policy.external_acl is None or reach is None or reach.names(policy.external_acl):
+        return []
+    text = "The operator has not allowed this host for other environments than default: see the setting acl.allow."
+    return [Detail("/external_acl", text)]
+
+
+def policy_json(policy: AccessPolicy, catalog: Catalog, reach: Reach | None) -> dict[str, Any]:
+    """A policy as administrators see it; without ``faults`` its body can be sent back as it is."""
+    schema = schema_of(catalog, policy)
+    faults = (
+        [Detail("/schema", "There is no schema of this name.")] if schema is None else misfits(policy, schema, DEFAULTS)
+    )
+    told = [{"source": at, "detail": text} for at, text in (*faults, *beyond(policy, reach))]
+    return {**write_policy(policy), **({"faults": told} if told else {})}
+
+
+def schema_of(catalog: Catalog, policy: AccessPolicy) -> Schema | None:
+    """The schema that the policy names, if there is one."""
+    try:
+        return catalog.records(policy.schema).schema
+    except VaultError as error:
+        if error.code is not Code.UNKNOWN_SCHEMA:
+            raise
+        return None

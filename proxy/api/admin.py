@@ -1,0 +1,269 @@
+"""Administration of clients: ``/api/clients``. Administrators see and change those of their own environment; those of ``default`` all."""
+
+from typing import Any
+
+from proxy.api import request, wire
+from proxy.api.access import not_admin
+from proxy.api.context import ApiRequest, ApiResponse, KeyAdministration, Space
+from proxy.audit import events
+from proxy.audit.honeytokens import Bait
+from proxy.auth.clients import Client
+from proxy.clock import to_wire
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.record import DEFAULT, DataKeys, Environment, KeyKind, KeysTold
+from proxy.telemetry import logs
+
+# Administration of environments: ``/api/environments``. Administrators of ``default`` make and remove them; others see their own.
+
+
+async def create_environment(call: ApiRequest) -> ApiResponse:
+    """A new environment, which can be used at once."""
+    check_root(call)
+    content = request.checked_members(call.content, ("name", "environment_id"), ("name",))
+    name, ident = content["name"], content.get("environment_id")
+    faults = [] if isinstance(name, str) else [Detail("/name", "Has to be a string.")]
+    if ident is not None and not isinstance(ident, str):
+        faults.append(Detail("/environment_id", "Has to be a string."))
+    if faults:
+        raise VaultError(Code.INVALID_INPUT, "The environment cannot be made as described.", tuple(faults))
+    return wire.json_answer(201, environment_json(await call.services.environments.create(ident, name)))
+
+
+async def list_environments(call: ApiRequest) -> ApiResponse:
+    """The environments, oldest first, page by page; for administrators of another one than ``default`` their own alone."""
+    limits = call.services.limits
+    limit = request.query_number(call, "limit", limits.find_default, 1, limits.find_maximum)
+    offset = request.query_number(call, "offset", 0, 0, 2**31 - 1)
+    seen = [found for found in call.services.environments.listed() if may_see_environment(call, found.id)]
+    return wire.page_pieces(map(environment_json, seen[offset : offset + limit]), limit, offset, len(seen))
+
+
+async def delete_environment(call: ApiRequest) -> ApiResponse:
+    """End an environment with its clients and schemas, and with its records where the caller says so."""
+    check_root(call)
+    records = request.query_flag(call, "records", "delete")
+    await call.services.environments.remove(call.path["environment_id"], records=records)
+    return ApiResponse(204)
+
+
+def may_see_environment(call: ApiRequest, environment: str) -> bool:
+    """Whether the caller, an administrator, looks after that environment."""
+    return call.principal.environment in (environment, DEFAULT)
+
+
+def environment_json(environment: Environment) -> dict[str, Any]:
+    """An environment as administrators see it."""
+    return {
+        "environment_id": environment.id,
+        "name": environment.name,
+        "created_at": to_wire(environment.created_at),
+    }
+
+
+def check_root(call: ApiRequest) -> None:
+    """Raise ``VaultError(FORBIDDEN)`` unless the caller administers ``default``."""
+    if call.principal.environment != DEFAULT:
+        raise not_admin(f"This operation needs an administrator of the environment {DEFAULT}.")
+
+
+_log = logs.logger("access")
+
+
+async def create_client(call: ApiRequest) -> ApiResponse:
+    """A new client; its secret is told here and never again."""
+    known = ("name", "environment_id", "admin", "policies", "external_id")
+    content = request.checked_members(call.content, known, ("name", "environment_id"))
+    name, environment, admin = content["name"], content["environment_id"], content.get("admin", False)
+    faults = [Detail(f"/{member}", "Has to be a string.") for member in _TEXTS if not isinstance(content[member], str)]
+    external = content.get("external_id")
+    if external is not None and not isinstance(external, str):
+        faults.append(Detail("/external_id", "Has to be a string."))
+    if not isinstance(admin, bool):
+        faults.append(Detail("/admin", "Has to be true or false."))
+    if isinstance(environment, str) and not may_see_environment(call, environment):
+        faults.append(Detail("/environment_id", "Is not the environment of the access token."))
+    policies = content.get("policies", [])
+    faults += _policy_faults(policies, call.services.spaces.get(environment) if not faults else None)
+    if faults:
+        raise VaultError(Code.INVALID_INPUT, "The client cannot be made as described.", tuple(faults))
+    if external is not None:
+        _check_registrar(call)
+    made = await call.services.auth.clients.create(name, environment, admin=admin, policies=policies, external=external)
+    _log.info("a client was made", client=made.client.id)
+    proof = {} if external is not None else {"client_secret": made.secret}
+    return wire.json_answer(201, {"client_id": made.client.id, **proof})
+
+
+async def list_clients(call: ApiRequest) -> ApiResponse:
+    """The clients, oldest first, page by page; of one environment where the caller says so; never a secret."""
+    limits = call.services.limits
+    limit = request.query_number(call, "limit", limits.find_default, 1, limits.find_maximum)
+    offset = request.query_number(call, "offset", 0, 0, 2**31 - 1)
+    asked = call.query.get("environment_id")
+    own = [
+        client
+        for client in call.services.auth.clients.listed()
+        if may_see_environment(call, client.environment) and asked in (None, client.environment)
+    ]
+    return wire.page_pieces(map(client_json, own[offset : offset + limit]), limit, offset, len(own))
+
+
+async def get_client(call: ApiRequest) -> ApiResponse:
+    """One client."""
+    return wire.json_answer(200, client_json(_own(call)))
+
+
+async def delete_client(call: ApiRequest) -> ApiResponse:
+    """End a client and every token of it, at once."""
+    client = _own(call)
+    await call.services.auth.clients.remove(client.id)
+    _log.info("a client was ended", client=client.id)
+    return ApiResponse(204)
+
+
+def client_json(client: Client) -> dict[str, Any]:
+    """A client as administrators see it."""
+    return {
+        "client_id": client.id,
+        "name": client.name,
+        "environment_id": client.environment,
+        "admin": client.admin,
+        "policies": list(client.policies),
+        "disabled": client.disabled,
+        "created_at": to_wire(client.created_at),
+        **({} if client.external is None else {"external_id": client.external}),
+    }
+
+
+def _check_registrar(call: ApiRequest) -> None:
+    """Raise ``VaultError(FORBIDDEN)`` where an id of the external issuer is one in all environments, and the caller looks after one of them.
+
+    It could take an id that is meant for another environment, and would learn from refusals which ones others have.
+    """
+    if not call.services.auth.clients.apart and call.principal.environment != DEFAULT:
+        raise not_admin(
+            "Tokens of the external issuer name no environment here (auth.environment_claim: none), so an administrator of the"
+            f" environment {DEFAULT} registers its clients."
+        )
+
+
+_TEXTS = ("name", "environment_id")
+
+#: Policies that one client may be under.
+_MOST_POLICIES = 32
+
+
+def _policy_faults(given: Any, space: Space | None) -> list[Detail]:
+    """What is wrong with the policies of a client; ``space``: that of its environment, where that is known."""
+    if not isinstance(given, list) or len(given) > _MOST_POLICIES or not all(isinstance(item, str) for item in given):
+        return [Detail("/policies", f"Has to be an array of up to {_MOST_POLICIES} names of access policies.")]
+    if space is None:
+        return []
+    unknown = [number for number, name in enumerate(given) if space.policies.find(name) is None]
+    return [Detail(f"/policies/{number}", "There is no policy of this name in the environment.") for number in unknown]
+
+
+def _own(call: ApiRequest) -> Client:
+    client = call.services.auth.clients.find(call.path["client_id"])
+    if client is None or not may_see_environment(call, client.environment):
+        raise VaultError(Code.NOT_FOUND, "There is no client of that id.")
+    return client
+
+
+# Administration of keys: ``/api/keys``, for administrators of ``default``.
+
+
+async def list_keys(call: ApiRequest) -> ApiResponse:
+    """The keys that there are, by id."""
+    check_root(call)
+    return wire.json_answer(200, keys_json(await _keys(call).listed()))
+
+
+async def rotate_keys(call: ApiRequest) -> ApiResponse:
+    """Another key of a kind from now on; the answer lists all."""
+    check_root(call)
+    content = request.checked_members(call.content, ("key", "environment_id"), ("key",))
+    kind, environment = content["key"], content.get("environment_id", DEFAULT)
+    faults = [] if kind in tuple(KeyKind) else [Detail("/key", "Has to be data, master or signing.")]
+    if not isinstance(environment, str):
+        faults.append(Detail("/environment_id", "Has to be a string."))
+    elif "environment_id" in content and kind != KeyKind.DATA:
+        faults.append(Detail("/environment_id", "Only data keys belong to an environment."))
+    if faults:
+        raise VaultError(Code.INVALID_INPUT, "No key can be rotated as described.", tuple(faults))
+    events.about(kind)
+    await _keys(call).rotate(KeyKind(kind), environment)
+    return wire.json_answer(200, keys_json(await _keys(call).listed()))
+
+
+def _keys(call: ApiRequest) -> KeyAdministration:
+    keys = call.services.keys
+    if keys is None:
+        raise TypeError("these services have no keys")
+    return keys
+
+
+def keys_json(told: KeysTold) -> dict[str, Any]:
+    """All keys as administrators see them."""
+    return {
+        "master": {"key_id": told.master},
+        "signing": [{"key_id": kid, "signs": kid == told.signing[-1]} for kid in told.signing],
+        "data": [_data_keys_json(one) for one in told.environments],
+    }
+
+
+def _data_keys_json(one: DataKeys) -> dict[str, Any]:
+    return {
+        "environment_id": one.environment,
+        "keys": [{"key_id": key, "seals": key == one.keys[-1], "used_by": _used(one, key)} for key in one.keys],
+        "wrapped_by": one.wrapped_by,
+        "sealings": one.sealings,
+        "reseal": {
+            "state": one.reseal,
+            "records": one.resealed,
+            "versions": one.versions,
+            "contents": one.contents,
+            "unreadable": one.unreadable,
+        },
+    }
+
+
+def _used(one: DataKeys, key: str) -> dict[str, int] | None:
+    """What an older key is still needed for, as the last complete look has found it."""
+    if key == one.keys[-1] or one.used is None or key not in one.used:
+        return None
+    return dict(one.used[key])
+
+
+# Handlers that mark records as bait: nobody has a reason to look at them, and whoever does raises an alarm.
+
+
+_DONE = ApiResponse(204)
+
+
+async def put_honeytoken(call: ApiRequest) -> ApiResponse:
+    """Mark a record that is there."""
+    witness, schema, key = call.services.audit.witness, call.path["schema"], call.path["record_key"]
+    records = call.space.catalog.records(schema)
+    rows = await records.collection.by_key([key])
+    if key not in rows:
+        raise VaultError(Code.NOT_FOUND, f"There is no such record of {records.name!r}.")
+    await witness.baits.add(Bait(_mark(call), call.principal.environment, schema, rows[key].rid))
+    return _DONE
+
+
+async def get_honeytoken(call: ApiRequest) -> ApiResponse:
+    """Whether a record is marked."""
+    call.space.catalog.records(call.path["schema"])
+    return wire.json_answer(200, {"bait": _mark(call) in call.services.audit.witness.baits})
+
+
+async def delete_honeytoken(call: ApiRequest) -> ApiResponse:
+    """Make it an ordinary record again; one that has gone meanwhile, too."""
+    call.space.catalog.records(call.path["schema"])
+    await call.services.audit.witness.baits.remove(_mark(call))
+    return _DONE
+
+
+def _mark(call: ApiRequest) -> str:
+    return call.services.audit.witness.mark(call.principal.environment, call.path["schema"], call.path["record_key"])

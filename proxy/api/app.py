@@ -1,0 +1,124 @@
+"""The application behind the vault listener: the routes of the one table, and the one place that catches everything."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from time import perf_counter
+from typing import Final
+
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from proxy.api.context import ApiOperation, ApiResponse, Services
+from proxy.api.dispatch import AUDIT_KEY, OPERATION_KEY, by_address, operation_handler, preflight, screen, send
+from proxy.api.operations import OPERATIONS
+from proxy.api.wire import error_answer
+from proxy.errors import Code, VaultError
+from proxy.net.request_reader import FAILED
+from proxy.telemetry import logs
+
+_log = logs.logger("web")
+
+#: The older name of the interface for frontends; its operations are the same (specification, "Model-based family").
+_API: Final = "/api/"
+_ALIAS: Final = "/webapi/"
+
+#: A country in a path; ``/api/records/batch/…`` and ``/api/records/rehash/…`` have addresses of their own.
+_COUNTRY: Final = "{country:(?!(?:batch|rehash)/)[^/]+}"
+
+
+def vault_app(services: Services, operations: tuple[ApiOperation, ...] = OPERATIONS, hsts: int = 0) -> web.Application:
+    """The interface as an application; ``operations`` are those of the table unless a test has its own.
+
+    ``hsts``: for so many seconds browsers are told to come over TLS alone (RFC 6797).
+    """
+    services.operations = operations
+    app = web.Application(middlewares=[_watched(services), _outermost(services)], client_max_size=services.body_limit)
+    if hsts:
+        app.on_response_prepare.append(_secured(f"max-age={hsts}"))
+    for operation in operations:
+        handler = operation_handler(operation, services)
+        path = operation.path.replace("{country}", _COUNTRY)
+        app.router.add_route(operation.method, path, handler)
+        if operation.method == "GET":
+            app.router.add_route("HEAD", path, handler)
+        if path.startswith(_API):
+            app.router.add_route(operation.method, _ALIAS + path.removeprefix(_API), handler)
+    return app
+
+
+def _secured(policy: str) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
+    """Tells who came over TLS to do so again; over plain HTTP it must not be told (RFC 6797 section 7.2)."""
+
+    async def secured(request: web.Request, response: web.StreamResponse) -> None:
+        if request.secure:
+            response.headers["Strict-Transport-Security"] = policy
+
+    return secured
+
+
+def _watched(services: Services) -> Middleware:
+    """Counts every request that reached an operation."""
+
+    @web.middleware
+    async def watched(request: web.Request, handler: Handler) -> web.StreamResponse:
+        began = perf_counter()
+        response = await handler(request)
+        if (operation := request.get(OPERATION_KEY)) is not None:
+            services.observe(operation.name, response.status, perf_counter() - began)
+        return response
+
+    return watched
+
+
+def _outermost(services: Services) -> Middleware:
+    """Every error becomes a problem document here, and here alone; and each is told to the audit log."""
+
+    @web.middleware
+    async def outermost(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except VaultError as error:
+            fault = error
+        except web.HTTPException as error:
+            if error.status < 400:
+                raise
+            return await send(request, _unreached(request, services, error))
+        except asyncio.CancelledError:
+            if (page := request.get(AUDIT_KEY)) is not None:
+                services.audit.broken(page)
+            raise
+        except Exception:  # noqa: BLE001  # the one catch-all: what nobody foresaw is told as such, and logged
+            _log.exception("a request to the vault failed", method=request.method)
+            fault = FAILED
+        answer = _refusal(request.get(OPERATION_KEY), fault)
+        if (page := request.get(AUDIT_KEY)) is not None:
+            services.audit.refused(page, answer.status, fault.code)
+        return await send(request, answer)
+
+    return outermost
+
+
+def _unreached(request: web.Request, services: Services, error: web.HTTPException) -> ApiResponse:
+    """The answer to a request that no operation takes; whoever is outside is not even told that."""
+    try:
+        screen(request, services)
+        by_address(request, services)
+    except VaultError as fault:
+        return error_answer("", fault)
+    if isinstance(error, web.HTTPMethodNotAllowed):
+        if (crossed := preflight(request, services, error.allowed_methods)) is not None:
+            return crossed
+        allowed = ", ".join(sorted(error.allowed_methods))
+        answer = error_answer("", VaultError(Code.METHOD_NOT_ALLOWED, f"This address takes {allowed}."))
+        return answer._replace(headers={"Allow": allowed})
+    if isinstance(error, web.HTTPNotFound):
+        return error_answer(
+            "", VaultError(Code.NOT_FOUND, "There is nothing at this address; /docs lists what there is.")
+        )
+    return error_answer("", VaultError(Code.BAD_REQUEST, "The request cannot be understood."))
+
+
+def _refusal(operation: ApiOperation | None, fault: VaultError) -> ApiResponse:
+    if operation is not None and operation.refuse is not None:
+        return operation.refuse(fault)
+    return error_answer("" if operation is None else operation.name, fault)

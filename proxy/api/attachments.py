@@ -1,0 +1,383 @@
+"""Handlers of attachments: upload, replace, change, download, move, delete."""
+
+import hashlib
+import re
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, closing
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote, unquote_to_bytes
+
+import msgspec
+
+from proxy.api import wire
+from proxy.api.conditions import asked as conditional
+from proxy.api.connection import proceed
+from proxy.api.context import ApiRequest, ApiResponse, Shows
+from proxy.api.records import records_of_call
+from proxy.api.upload import FilePart
+from proxy.api.wire import error_answer
+from proxy.audit import events
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.policy import Act
+from proxy.model.record import Attachment, fault_of_filename, fault_of_mime_type
+from proxy.model.rights import denied
+from proxy.storage.changes import Change
+from proxy.vault.attachment_content import Contents
+from proxy.vault.attachments import service
+from proxy.vault.attachments.service import Download, IncomingFile, Owner, Then
+from proxy.vault.idempotency import Answered
+from proxy.vault.records.attachment_metadata import Label
+
+# Parts of a file: what the fields of a request ask for (RFC 9110, section 14).
+
+
+#: One range of bytes. Several at once are answered with the whole, as section 14.2 allows.
+_ONE: Final = re.compile(
+    r"[ \t]*bytes[ \t]*=[ \t]*(?:(\d{1,18})-(\d{0,18})|-(\d{1,18}))[ \t]*", re.ASCII | re.IGNORECASE
+)
+
+
+class Span(NamedTuple):
+    """The bytes from ``start`` to before ``stop``."""
+
+    start: int
+    stop: int
+
+
+def requested_range(headers: Mapping[str, str], size: int, etag: str) -> Span | None:
+    """The part of a content of so many bytes that is asked for, or ``None`` for the whole.
+
+    What is no range of bytes is ignored, and so is one that counts only if the content is another one (``If-Range``). Raises
+    ``VaultError`` (RANGE_UNSATISFIABLE) for a range that begins behind the end.
+    """
+    found = _ONE.fullmatch(headers.get("Range", ""))
+    if found is None or headers.get("If-Range", etag).strip() != etag:
+        return None
+    first, last, suffix = found.groups()
+    if suffix is not None:
+        start, stop = max(0, size - int(suffix)), size
+    else:
+        start = int(first)
+        stop = min(size, int(last) + 1) if last else size
+        if last and int(last) < start:
+            return None  # invalid, and so ignored (section 14.1.1)
+    if start >= size or stop == start:
+        raise VaultError(Code.RANGE_UNSATISFIABLE, f"The file has {size} bytes, and the range begins behind them.")
+    return Span(start, stop)
+
+
+# What an uploaded file is called: by the field ``x-filename`` of the request, or by the head of the part that it is in.
+
+
+HEADER: Final = "x-filename"
+
+_ESCAPED: Final = re.compile(r"%[0-9A-Fa-f]{2}", re.ASCII)
+_EXTENDED: Final = re.compile(r"utf-8'[A-Za-z0-9-]*'", re.ASCII | re.IGNORECASE)  # RFC 8187, section 3.2
+_ANY_CASE: Final = re.IGNORECASE
+_IN_PART: Final = re.compile(r';[ \t]*filename=(?:"([^"]*)"|([^\s;"]+))', _ANY_CASE)
+_EXTENDED_IN_PART: Final = re.compile(r";[ \t]*filename\*=([^\s;]+)", _ANY_CASE)
+
+#: What browsers and common libraries escape in the name of a part, and nothing else (HTML, "multipart/form-data encoding algorithm").
+_OF_PARTS: Final = {"%22": '"', "%0A": "\n", "%0D": "\r"}
+_FEW: Final = re.compile("|".join(_OF_PARTS))
+
+
+def of_header(given: Sequence[str]) -> str:
+    """The name in the header field: as it is, percent-encoded, or as RFC 8187 writes it; UTF-8 in every case.
+
+    Raises ``VaultError`` (INVALID_FILE), as ``of_part`` does.
+    """
+    if len(given) != 1:
+        raise _unusable(HEADER, "Has to be there, once.")
+    text = given[0].strip()
+    extended = _EXTENDED.match(text)
+    if extended is not None or _ESCAPED.search(text):
+        return _checked(_decoded(text[extended.end() if extended else 0 :], HEADER), HEADER)
+    return _checked(text, HEADER)
+
+
+def of_part(disposition: str) -> str:
+    """The name in the ``Content-Disposition`` of a part: ``filename*`` (RFC 8187), or else ``filename``."""
+    if (extended := _EXTENDED_IN_PART.search(disposition)) is not None:
+        charset = _EXTENDED.match(extended[1])
+        if charset is None:
+            raise _unusable("file", "Its filename* has to be UTF-8.")
+        return _checked(_decoded(extended[1][charset.end() :], "file"), "file")
+    found = _IN_PART.search(disposition)
+    if found is None:
+        raise _unusable("file", "The part names no file: filename is missing in its Content-Disposition.")
+    return _checked(_FEW.sub(lambda escaped: _OF_PARTS[escaped[0]], found[1] or found[2] or ""), "file")
+
+
+def _decoded(text: str, place: str) -> str:
+    try:
+        return unquote_to_bytes(text.encode("utf-8", "surrogateescape")).decode()
+    except UnicodeDecodeError:
+        raise _unusable(place, "What is percent-encoded has to be UTF-8.") from None
+
+
+def _checked(name: str, place: str) -> str:
+    if (fault := fault_of_filename(name)) is not None:
+        raise _unusable(place, f"A file name {fault}")
+    return name
+
+
+def _unusable(place: str, text: str) -> VaultError:
+    return VaultError(Code.INVALID_FILE, "The upload lacks a file name that can be used.", (Detail(place, text),))
+
+
+#: Bytes of an upload that may stand around its content, for a request to be refused by its length alone.
+_AROUND: Final = 64 * 1024
+
+_GONE: Final = ApiResponse(204)
+
+#: What a change of a file tells of it whoever made it, beside what was sent.
+_TOLD: Final = ("file_id", "updated_at", "download_link")
+
+
+async def upload_attachment(call: ApiRequest) -> ApiResponse:
+    """A new file for a record."""
+    owner = _owner(call, "record_key")
+
+    def show(made: Attachment) -> ApiResponse:
+        return _shown(call, made, 201)
+
+    async with _incoming(call) as incoming:
+        return show(await service.upload(_contents(call), owner, incoming, _then(call, show)))
+
+
+async def check_repeated(call: ApiRequest, answered: Answered) -> None:
+    """Raise ``VaultError`` (IDEMPOTENCY_CHECK_FAILED) unless an upload brings the file of which that answer tells.
+
+    What arrives is hashed and kept nowhere. Name, type and content count; the boundary of the body is another each time.
+    """
+    digest, size, limit = hashlib.sha256(), 0, _contents(call).limit
+    async with _incoming(call, threaded=False) as incoming:
+        async for piece in incoming.content:
+            for part in (piece,) if isinstance(piece, bytes) else piece:
+                digest.update(part)
+                size += len(part)
+            if size > limit:
+                break
+    told = msgspec.json.decode(answered.body)
+    first = (told["filename"], told["mime_type"], told["size"], told["hash"])
+    if (*incoming.label, size, digest.hexdigest()) != first:
+        raise VaultError(
+            Code.IDEMPOTENCY_CHECK_FAILED, "This idempotency key was used for another file; use a new one."
+        )
+
+
+async def replace_attachment(call: ApiRequest) -> ApiResponse:
+    """A file in place of the one of its name; without one, a new file."""
+    owner = _owner(call, "record_key")
+
+    def show(made: Attachment) -> ApiResponse:
+        return _shown(call, made, 201)
+
+    async with _incoming(call) as incoming:
+        return show(await service.replace_attachment_of(_contents(call), owner, incoming, _then(call, show)))
+
+
+async def change_attachment(call: ApiRequest) -> ApiResponse:
+    """Another name or type for a file; who may not read is told of what it sent alone."""
+    label, owner = _label(call.content), _owner(call, "record_key")
+    await owner.writable()
+    sees = await owner.sees()  # before anything is changed, as it may fail
+
+    def show(made: Attachment) -> ApiResponse:
+        told = _object(call, made)
+        return wire.json_answer(200, told if sees else {name: told[name] for name in (*_TOLD, *call.content)})
+
+    answer = show(await service.change(owner, call.path["file_id"], label, _then(call, show)))
+    if sees:
+        events.revealed(owner.records.name, (owner.key,), ())
+    return answer
+
+
+async def show_attachment(call: ApiRequest) -> ApiResponse:
+    """What is known of a file."""
+    return _shown(call, await service.attachment_label(_owner(call, "record_key", Act.READ), call.path["file_id"]), 200)
+
+
+async def download_attachment(call: ApiRequest) -> ApiResponse:
+    """The content of a file, or the part of it that is asked for."""
+    contents = _contents(call)
+    download = await service.download(contents, _owner(call, "record_key", Act.READ), call.path["file_id"])
+    size, etag = download.attachment.size, f'"{download.attachment.hash}"'
+    headers = {
+        "Accept-Ranges": "bytes",
+        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(download.attachment.filename, safe='')}",
+        "ETag": etag,
+    }
+    conditions = conditional(call.request)
+    try:
+        if conditions is not None and conditions.unchanged(etag):
+            download.close()
+            return ApiResponse(304, b"", {"ETag": etag})
+        span = requested_range(call.request.headers, size, etag) if call.request.method == "GET" else None
+    except VaultError as error:
+        download.close()
+        if error.code is not Code.RANGE_UNSATISFIABLE:
+            raise
+        answer = error_answer(call.operation.name, error)
+        return answer._replace(headers={**answer.headers, "Content-Range": f"bytes */{size}"})
+    start, stop = span or (0, size)
+    if span is not None:
+        headers["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"
+    stream = await _begun(download, start, stop)
+    return ApiResponse(200 if span is None else 206, b"", headers, "application/octet-stream", stream, stop - start)
+
+
+async def move_attachments(call: ApiRequest) -> ApiResponse:
+    """Files of one record for another."""
+    file_ids = _ids(call)
+    await service.move(_owner(call, "source"), call.path["destination"], file_ids, _then(call, lambda _: _GONE))
+    return _GONE
+
+
+async def delete_attachment(call: ApiRequest) -> ApiResponse:
+    """The end of a file."""
+    await service.remove_attachment(_owner(call, "record_key"), call.path["file_id"], _then(call, lambda _: _GONE))
+    return _GONE
+
+
+# ---------------------------------------------------------------------- parts
+
+
+def _owner(call: ApiRequest, name: str, act: Act = Act.WRITE) -> Owner:
+    records = records_of_call(call, act)
+    if not records.rights.files:
+        raise denied()
+    conditions = conditional(call.request) if act is Act.WRITE else None
+    return Owner(records, call.path[name], None if conditions is None else conditions.changes)
+
+
+def _contents(call: ApiRequest) -> Contents:
+    contents = call.space.contents
+    if contents is None:
+        raise VaultError(Code.FILES_UNAVAILABLE, "This vault keeps no files.")
+    return contents
+
+
+def _then(call: ApiRequest, show: Callable[[Any], ApiResponse]) -> Then:
+    """What has to be committed with the change, so that its answer, which shows a file of the record, can be given again."""
+    keep = call.keep
+    if keep is None:
+        return _nothing_more
+    key = call.path.get("record_key")
+    return lambda made: keep(show(made[0][0] if made else None), [Shows(key, rid, True) for _, rid in made])
+
+
+def _nothing_more(_made: Sequence[tuple[Attachment, int]]) -> Sequence[Change]:
+    return ()
+
+
+def _shown(call: ApiRequest, made: Attachment, status: int) -> ApiResponse:
+    return wire.json_answer(status, _object(call, made))
+
+
+def _object(call: ApiRequest, made: Attachment) -> dict[str, Any]:
+    base = wire.filled(call.operation.path.partition("/{file_id}")[0], call.path)
+    return wire.attachment(base, made)
+
+
+@asynccontextmanager
+async def _incoming(call: ApiRequest, *, threaded: bool = True) -> AsyncIterator[IncomingFile]:
+    """The file of an upload; its content is read when somebody asks for it."""
+    named_inside = call.operation.named_inside
+    given = [] if named_inside else call.request.headers.getall(HEADER, [])
+    name = of_header(given) if given else ""
+    limit = _contents(call).limit
+    if (call.request.content_length or 0) > limit + _AROUND:
+        raise VaultError(Code.TOO_LARGE, f"The file is larger than {limit} bytes, the most that is taken here.")
+    part = FilePart(call.request)
+    await proceed(call.request)
+    await part.begin()
+    if not given:
+        name = of_part(part.disposition)
+    with closing(part):
+        yield IncomingFile(Label(name, part.mime_type), part.content(threaded=threaded))
+
+
+def _label(content: Any) -> tuple[str | None, str | None]:
+    """The name and the type that a change asks for."""
+    faults: list[Detail] = []
+    known = {"filename": fault_of_filename, "mime_type": fault_of_mime_type}
+    if not isinstance(content, dict):
+        raise VaultError(Code.INVALID_INPUT, "The body has to be an object.", (Detail("", "Has to be an object."),))
+    if not content.keys() <= known.keys():
+        faults.append(Detail("", "Known members are filename and mime_type."))
+    for name, value in content.items():
+        if name not in known:
+            continue
+        if not isinstance(value, str):
+            faults.append(Detail(f"/{name}", "Has to be a string."))
+        elif (fault := known[name](value)) is not None:
+            faults.append(Detail(f"/{name}", f"It {fault}"))
+    if not content:
+        faults.append(Detail("", "Has to have filename, mime_type, or both."))
+    if faults:
+        raise VaultError(
+            Code.INVALID_INPUT, "The attachment cannot be changed like this.", tuple(dict.fromkeys(faults))
+        )
+    return content.get("filename"), content.get("mime_type")
+
+
+def _ids(call: ApiRequest) -> list[str]:
+    """The attachments that a move names."""
+    content, place, most = call.content, "/attachment_ids", call.services.limits.batch
+    found = content.get("attachment_ids") if isinstance(content, dict) else None
+    if not isinstance(content, dict) or not isinstance(found, list):
+        raise _not_ids(Detail(place, "Has to be an array of the ids of attachments."))
+    if content.keys() != {"attachment_ids"}:
+        raise _not_ids(Detail("", "The only member known is attachment_ids."))
+    if not found:
+        raise _not_ids(Detail(place, "Has to name one attachment at least."))
+    if len(found) > most:
+        raise VaultError(Code.BATCH_TOO_LARGE, f"At most {most} attachments are moved at once.")
+    faults: list[Detail] = []
+    seen: set[str] = set()
+    for index, item in enumerate(found):
+        if not isinstance(item, str):
+            faults.append(Detail(f"{place}/{index}", "Has to be a string."))
+        elif item in seen:
+            faults.append(Detail(f"{place}/{index}", "Stands here twice."))
+        else:
+            seen.add(item)
+    if faults:
+        raise _not_ids(*faults)
+    return found
+
+
+def _not_ids(*details: Detail) -> VaultError:
+    return VaultError(Code.INVALID_INPUT, "The attachments to be moved are not understood.", details)
+
+
+class _Begun:
+    """A stream whose first piece is there already: what does not open is refused before an answer begins."""
+
+    def __init__(self, first: bytes, rest: AsyncIterator[bytes], download: Download) -> None:
+        self._first: bytes | None = first
+        self._rest = rest
+        self._download = download
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._first is not None:
+            first, self._first = self._first, None
+            return first
+        return await anext(self._rest)
+
+    async def aclose(self) -> None:
+        """Let go of the content, also when nobody read it to its end."""
+        close = getattr(self._rest, "aclose", None)
+        if close is not None:
+            await close()
+        self._download.close()
+
+
+async def _begun(download: Download, start: int, stop: int) -> _Begun:
+    rest = download.pieces(start, stop)
+    return _Begun(await anext(rest, b""), rest, download)

@@ -1,0 +1,152 @@
+"""A connection to the vault listener: who its caller is, and what it waits for."""
+
+import asyncio
+from typing import Any, Final
+
+from aiohttp import HttpVersion11, StreamReader, web
+from aiohttp.http_parser import HttpRequestParser
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from proxy.net.client_address import ClientAddress, Trusted, caller_of, canonical_address, peer_of
+from proxy.net.proxy_protocol import Preambles
+from proxy.net.request_reader import PatientConnection
+from proxy.net.server import CallerConnection
+from proxy.net.tls_transport import TlsListener
+
+# ``Expect: 100-continue`` (RFC 9110, section 10.1.1): a caller is told to send its body when somebody is about to read it.
+#
+# The library tells it before anything is known of the request. Here it does not get to see the field; whoever reads a body says
+# ``proceed`` first, so that a request that is refused for its caller, its size or its type is refused without its body.
+
+
+#: There on a request whose caller waits with its body; true until it was told to send it.
+_EXPECTS: Final = web.RequestKey("expects", bool)
+
+_FIELD: Final = "Expect"
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+def expects(message: Any) -> bool:
+    """Whether the sender of a head waits to be told that its body may come. Any other expectation is the library's to refuse."""
+    if _FIELD not in message.headers or message.version != HttpVersion11:
+        return False
+    return {value.strip().lower() for value in message.headers.getall(_FIELD)} == {"100-continue"}
+
+
+def without_expect(message: Any) -> Any:
+    """The head without that field."""
+    headers = CIMultiDict(message.headers)
+    del headers[_FIELD]
+    return message._replace(headers=CIMultiDictProxy(headers))
+
+
+def note(request: web.BaseRequest) -> None:
+    """The sender of that request waits."""
+    request[_EXPECTS] = True
+
+
+async def proceed(request: web.Request) -> None:
+    """Tell a caller that waits that its body may come."""
+    if request.get(_EXPECTS):
+        request[_EXPECTS] = False
+        writer = request.writer
+        await writer.write(_CONTINUE)
+        writer.output_size = 0  # the answer itself has not begun
+
+
+def unsent(request: web.Request) -> bool:
+    """Whether the caller may still hold its body back: then the connection cannot go on behind the answer."""
+    return request.get(_EXPECTS, False) and request.can_read_body
+
+
+class VaultConnection(PatientConnection):
+    """A connection whose caller is known, and which waits with ``100 Continue`` until a body is wanted.
+
+    Compressed bodies stay as they are, so that they can be refused by their size and kind.
+    """
+
+    __slots__ = ("learned",)
+
+    def __init__(self, server: web.Server) -> None:
+        super().__init__(server, auto_decompress=False)
+        self.learned: ClientAddress | None = None  #: who the caller is, once somebody asked or a trusted proxy told
+
+    @property
+    def client(self) -> ClientAddress:
+        """Who the caller is."""
+        if self.learned is None:
+            self.learned = peer_of(self.transport)
+        return self.learned
+
+    def request(self, message: Any, *parts: Any) -> web.BaseRequest:
+        """The request object of a head that is complete."""
+        if not expects(message):
+            return super().request(message, *parts)
+        request = super().request(without_expect(message), *parts)
+        note(request)
+        return request
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Send an answer. What the library refuses before any operation is asked (an unknown ``Expect``) quotes the request."""
+        if isinstance(resp, web.HTTPException):
+            resp = self.handle_error(request, 400)
+        return await super().finish_response(request, resp, start_time)
+
+    def passed(self, content: StreamReader) -> None:
+        """The body of the request was read past the parser, to its end: what comes now is the next request."""
+        if self.transport is None:
+            return
+        self._parser = HttpRequestParser(  # the old one waits for the body; as the library makes it
+            self,
+            self._loop,
+            self._read_bufsize,
+            max_line_size=self.max_line_size,
+            max_field_size=self.max_field_size,
+            max_headers=self.max_headers,
+            payload_exception=web.RequestPayloadError,
+            auto_decompress=False,
+            max_msg_queue_size=self._max_msg_queue_size,
+        )
+        content.feed_eof()  # reading goes on
+
+
+def peer(request: web.Request) -> str:
+    """The address at the other end, or the one that a trusted proxy told of in its preamble; empty: unknown."""
+    connection = request.protocol
+    return (
+        connection.client.host if isinstance(connection, VaultConnection) else canonical_address(request.remote or "")
+    )
+
+
+def caller(request: web.Request, trusted: Trusted) -> str:
+    """The address that a request comes from; empty: unknown. A trusted proxy may tell of another than its own."""
+    return caller_of(peer(request), request.headers.getall("X-Forwarded-For", ()), trusted)
+
+
+# What a new connection of a listener passes before it is HTTP: the PROXY preamble, where it is spoken, then TLS.
+
+
+class Entrance:
+    """Puts the parts that are switched on before a connection. At least one of them is."""
+
+    def __init__(self, preambles: Preambles | None, tls: TlsListener | None) -> None:
+        self.preambles = preambles
+        self._tls = tls
+
+    def __call__(self, connection: CallerConnection | VaultConnection) -> asyncio.Protocol:
+        """What a new connection is handed to."""
+        inner: asyncio.Protocol = connection if self._tls is None else self._tls(connection)
+        return inner if self.preambles is None else self.preambles(connection, inner)
+
+    def of_vault(self, server: web.Server) -> asyncio.Protocol:
+        """What a new connection to the vault listener is handed to."""
+        return self(VaultConnection(server))
+
+    def close(self) -> None:
+        """End the connections that have not begun to speak HTTP."""
+        if self.preambles is not None:
+            self.preambles.close()
+        if self._tls is not None:
+            self._tls.close()

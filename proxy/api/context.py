@@ -1,0 +1,297 @@
+"""What an operation of the interface is, what its handler is given, and what it gives back."""
+
+import enum
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, NamedTuple, Protocol
+
+from aiohttp import web
+
+from proxy.api.audit import Auditing
+from proxy.auth.external_acl import CLIENT_AUTH_HEADER, Asker, Gate, client_auth
+from proxy.auth.policies import Policies, Standing
+from proxy.auth.token_service import TokenService
+from proxy.edge.concurrency import LargePages
+from proxy.edge.firewall import Firewall, Mode, firewall_refusal
+from proxy.edge.limits import Quotas
+from proxy.errors import Code, VaultError
+from proxy.functions.runner import Runner
+from proxy.model.policy import Act
+from proxy.model.record import DEFAULT, DEFAULTS, Environment, KeyKind, KeysTold, Principal, Record, RecordLimits
+from proxy.model.rights import FULL, Rights, denied
+from proxy.net.client_address import Trusted
+from proxy.net.outbound import NO_EGRESS, Reach
+from proxy.storage.changes import Change
+from proxy.vault.attachment_content import Contents
+from proxy.vault.maintenance.rehash_job import RehashJob
+from proxy.vault.records.repository import Records
+from proxy.vault.schemas.catalog import Catalog
+
+
+def _unobserved(_operation: str, _status: int, _seconds: float) -> None:
+    """Nobody counts."""
+
+
+def _unscreened(_outcome: str) -> None:
+    """Nobody counts."""
+
+
+class Takes(enum.Enum):
+    """What the body of a request has to be."""
+
+    NOTHING = "nothing"
+    JSON = "application/json"
+    FORM = "application/x-www-form-urlencoded"
+    STREAM = "multipart/form-data"  #: the handler reads ``call.request`` itself, piece by piece
+
+
+class Access(enum.Enum):
+    """Who may call an operation."""
+
+    OPEN = "open"  #: everybody: the token endpoint, the interface document
+    CLIENT = "client"  #: every client with a valid access token
+    ADMIN = "admin"  #: clients with the scope ``admin``
+
+
+class ApiResponse(NamedTuple):
+    """An answer: its status, its body, and fields beyond those that every answer has.
+
+    A body that is not whole in memory is a ``stream`` of pieces, ``length`` bytes in all. ``media_type`` counts where there is a body.
+    """
+
+    status: int
+    body: bytes = b""
+    headers: Mapping[str, str] = {}
+    media_type: str = "application/json"
+    stream: AsyncIterator[bytes] | None = None
+    length: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Space:
+    """What belongs to one environment, and never reaches a caller of another."""
+
+    catalog: Catalog
+    once: "IdempotencyRunner"  #: answers that are kept under idempotency keys
+    policies: Policies
+    contents: Contents | None = None  #: the contents of attachments
+    rehash: RehashJob | None = None  #: rehashes of all records
+
+
+class Administered(Protocol):
+    """All environments, to be listed, made and removed while requests go on."""
+
+    @property
+    def spaces(self) -> MutableMapping[str, Space]:
+        """What belongs to each, by its id."""
+
+    def listed(self) -> Sequence[Environment]:
+        """The environments that there are, the oldest first."""
+
+    async def create(self, ident: str | None, name: str) -> Environment:
+        """Make an environment; without an id it gets a random one. Raises ``VaultError``: INVALID_INPUT, CONFLICT, UNPROCESSABLE."""
+
+    async def remove(self, ident: str, *, records: bool) -> None:
+        """Remove an environment. Raises ``VaultError``: NOT_FOUND, CONFLICT, ENVIRONMENT_IN_USE, SCHEMA_BUSY."""
+
+
+class KeyAdministration(Protocol):
+    """All keys, to be listed and rotated while requests go on."""
+
+    async def listed(self) -> KeysTold:
+        """Every key there is, by its id."""
+
+    async def rotate(self, kind: KeyKind, environment: str = ...) -> None:
+        """Another key of that kind from now on. Raises ``VaultError``: NOT_FOUND, BAD_KEYS, NOT_WRITABLE, CONFLICT."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Services:
+    """What handlers work with, joined once at start; whoever adds a handler adds what it needs."""
+
+    spaces: MutableMapping[str, Space]  #: by id of environment
+    environments: Administered  #: who makes and removes them
+    access: Callable[[web.Request], Awaitable[Principal]]  #: who calls; raises ``VaultError(UNAUTHORIZED)``
+    body_limit: int  #: bytes of a body that is no upload
+    auth: TokenService
+    trusted: Trusted  #: whose forwarding fields tell where a caller is
+    country: str  #: lower-case ISO code; the one country of this instance
+    limits: RecordLimits = DEFAULTS
+    observe: Callable[[str, int, float], None] = _unobserved  #: operation, status, seconds: after each request
+    audit: Auditing  #: what leaves a line of every request
+    functions: Runner  #: resident functions, and what runs them
+    operations: "tuple[ApiOperation, ...]" = ()  #: the table that is served, for the document
+    on_existing: Literal["refuse", "update"] = "refuse"  #: what a create does with a key that is used
+    keys: KeyAdministration | None = None  #: who rotates keys
+    acl: Asker | None = None  #: who asks the filter endpoints of policies of ``default``
+    acl_elsewhere: Asker | None = None  #: who asks those of other environments, which may not be anywhere
+    reach: Reach = NO_EGRESS  #: where those may be
+    firewall: Firewall | None = None  #: where callers may be; none: anywhere
+    screened: Callable[[str], None] = _unscreened  #: told of each request from outside: blocked, masked
+    quotas: Quotas = field(default_factory=Quotas)  #: how often, and how much at a time
+    limited: Callable[[str], None] = _unscreened  #: told of each refusal: by which limit
+    large_pages: LargePages = field(default_factory=LargePages)  #: how many large pages are in memory at one time
+
+    @property
+    def blocks(self) -> bool:
+        """Whether callers from outside the country are kept out where no policy says otherwise."""
+        return self.firewall is not None and self.firewall.mode is Mode.BLOCK
+
+    def space(self, principal: Principal) -> Space:
+        """That of the caller's environment. Raises ``VaultError(UNAUTHORIZED)`` when it has been removed meanwhile."""
+        space = self.spaces.get(principal.environment)
+        if space is None:
+            raise VaultError(Code.UNAUTHORIZED, "There is no such environment any more.")
+        return space
+
+
+#: Further changes for the commit of a write, given its result (``vault.closing``).
+CommitHook = Callable[[Sequence[Record]], Sequence[Change]]
+
+
+@dataclass(slots=True)
+class ApiRequest:
+    """One request that has passed every common check."""
+
+    operation: "ApiOperation"
+    services: Services
+    principal: Principal
+    request: web.Request  #: for what is streamed, and for header fields
+    path: Mapping[str, str] = field(default_factory=dict)  #: the parameters in the path, percent-decoded
+    query: Mapping[str, str] = field(default_factory=dict)  #: those of ``operation.query`` that were sent, each once
+    body: bytes = b""  #: whole; empty where the operation takes nothing or a stream
+    content: Any = None  #: the JSON of the body, numbers with a point as ``Decimal``
+    #: Makes the answer replayable, given the records that it shows; set by an ``Idempotency-Key``.
+    keep: "Callable[[ApiResponse, Sequence[Shows]], Sequence[Change]] | None" = None
+    outside: bool = False  #: the caller is outside of the country, and let in for what may be shown there
+
+    @property
+    def space(self) -> Space:
+        """What belongs to the caller's environment."""
+        return self.services.space(self.principal)
+
+    @property
+    def standing(self) -> Standing:
+        """What is known of the caller by its policies alone."""
+        return self.space.policies.standing(self.principal.policies)
+
+    @property
+    def mark(self) -> str:
+        """What the caller's rights are called; another one as soon as they change."""
+        return f"{self.standing.mark}/outside" if self.outside else self.standing.mark
+
+    def rights(self, records: Records) -> Rights:
+        """What the caller may do with the records of a schema."""
+        names = self.principal.policies
+        if not names and not self.outside:
+            return FULL
+        policies, schema = self.space.policies, records.schema
+        rights = policies.rights(names, schema) if names else policies.whole(schema)
+        return rights.outside() if self.outside else rights
+
+    def kept_out(self, rights: Rights) -> bool:
+        """Whether the caller is outside of the country, and no policy for the schema of these rights lets it in from there."""
+        return self.outside and rights.firewall is None and self.services.blocks
+
+    def rights_to(self, schema: str) -> Rights:
+        """The same by the name of the schema; raises ``VaultError`` where there is none. For the audit log."""
+        return self.rights(self.space.catalog.records(schema))
+
+    def records(self, schema: str, *acts: Act) -> Records:
+        """The records of a schema, for a caller who may do that with them.
+
+        Raises ``VaultError``: OUTSIDE_COUNTRY; UNKNOWN_SCHEMA, or ACCESS_DENIED, which is also what a caller under policies is told of every
+        schema that there is not, so that it learns of none that it may not use.
+        """
+        try:
+            found = self.space.catalog.records(schema)
+        except VaultError as error:
+            if error.code is Code.UNKNOWN_SCHEMA and self.principal.policies:
+                raise denied() from None
+            raise
+        rights = self.rights(found)
+        if self.kept_out(rights):
+            raise firewall_refusal()
+        rights.need(*acts)
+        return found.under(rights.doing(acts), None if rights.acl is None else self._gate(found, rights.acl))
+
+    def _gate(self, records: Records, url: str) -> Gate:
+        """What asks the filter endpoint. Raises ``VaultError(UNAUTHORIZED)`` without a token to ask it with."""
+        root = self.principal.environment == DEFAULT
+        asker = self.services.acl if root else self.services.acl_elsewhere
+        if asker is None:
+            raise VaultError(Code.INTERNAL, "Nobody is there to ask the filter endpoint of a policy.")
+        primary = records.primary.name if records.primary is not None else None
+        return Gate(asker, url, client_auth(self.request.headers.getall(CLIENT_AUTH_HEADER, ())), records.name, primary)
+
+    @property
+    def schema(self) -> str | None:
+        """The name of the schema whose records the request works with; ``None`` where it names none in its path."""
+        return self.operation.schema or self.path.get("schema")
+
+    def closing(self, render: Callable[[Sequence[Record]], ApiResponse]) -> CommitHook:
+        """What a write use case commits besides its own changes: the answer that ``render`` makes, where it has to be kept."""
+        keep = self.keep
+        if keep is None:
+            return _nothing_more
+        return lambda records: keep(render(records), [shows(record) for record in records])
+
+
+class Shows(NamedTuple):
+    """A record that an answer shows."""
+
+    key: str | None
+    rid: int
+    files: bool  #: it shows files of the record, too
+
+
+def shows(record: Record) -> Shows:
+    """The same of a record that an answer is made of."""
+    return Shows(record.key, record.rid, bool(record.attachments))
+
+
+ApiHandler = Callable[[ApiRequest], Awaitable[ApiResponse]]
+
+#: Statuses that every operation may answer with, besides those of the table: whoever calls from outside the country, or too often.
+COMMON_STATUSES: Final = (403, 429)
+
+#: Carries out a call with an ``Idempotency-Key``: by its handler, or by what it answered before.
+IdempotencyRunner = Callable[[ApiRequest, ApiHandler], Awaitable[ApiResponse]]
+
+
+class ApiOperation(NamedTuple):
+    """One operation of the interface: a line of the table."""
+
+    name: str  #: stable; the ``operationId`` of the interface document
+    method: str
+    path: str  #: with parameters as ``{name}``
+    handler: ApiHandler
+    success: int  #: the status of an answer that is not an error
+    failures: tuple[
+        int, ...
+    ]  #: every other status that this operation may answer with; 5xx, 405 and ``ALWAYS`` always may
+    takes: Takes = Takes.JSON
+    access: Access = Access.CLIENT
+    query: tuple[str, ...] = ()  #: the query parameters it knows; others are refused
+    refuse: Callable[[VaultError], ApiResponse] | None = (
+        None  #: how it tells errors where it is not by problem documents
+    )
+    #: Further statuses of answers that are not errors, with a body of the same kind.
+    also: tuple[int, ...] = ()
+    #: Callers outside the country may use it where they are let in: all that it shows of records goes through ``Rights``.
+    abroad: bool = False
+    reads: bool = False  #: nothing is written, so that an ``Idempotency-Key`` has nothing to hold on to
+    named_inside: bool = False  #: an upload names its file in the head of its part
+    schema: str | None = None  #: the schema whose records it works with, where neither path nor body names one
+    repeatable: bool = False  #: takes an ``Idempotency-Key`` though it is no POST and no DELETE
+    quiet: bool = False  #: the same for everybody, and nothing of anybody: it leaves no line in the audit log
+
+
+def is_repeatable(operation: ApiOperation) -> bool:
+    """Whether requests may have an ``Idempotency-Key``."""
+    written = operation.repeatable or operation.method in ("POST", "DELETE")
+    return written and operation.access is not Access.OPEN and not operation.reads
+
+
+def _nothing_more(_records: Sequence[Record]) -> Sequence[Change]:
+    return ()

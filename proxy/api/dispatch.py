@@ -1,0 +1,383 @@
+"""From a request to its operation's handler and back: what every operation has in common, in one order.
+
+From where, and how often (``screening``, ``limiting``); who calls; what it may call; the query; type and size of the body; its
+JSON; idempotency; the handler. The first check that fails answers, so that nobody without a token learns what the vault has, and
+nothing is read that is not wanted.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final
+
+from aiohttp import web
+from multidict import CIMultiDict
+
+from proxy.api import request as bodies
+from proxy.api.access import not_admin
+from proxy.api.audit import NOBODY, AuditContext
+from proxy.api.connection import peer, unsent
+from proxy.api.context import Access, ApiOperation, ApiRequest, ApiResponse, Services, Takes, is_repeatable
+from proxy.audit.events import AuditEvent
+from proxy.edge.firewall import PASSED_ON, Firewall, Mode, firewall_refusal
+from proxy.edge.limits import LimitedError, ObserveRefusal, limit_fields
+from proxy.edge.rate_limit import Rates, Verdict
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.record import Principal
+from proxy.net.client_address import caller_of
+from proxy.telemetry import logs
+
+# The data firewall on the vault listener: where a request comes from, before anything is told, and what that leaves of it.
+#
+# Two steps, because a policy may let its clients in from outside, or keep them out: the address alone decides first; where a
+# policy could change that, the verdict waits until it is known who calls.
+
+
+#: Set on requests from outside that were not refused by their address alone.
+OUTSIDE: Final = web.RequestKey("outside", bool)
+
+_CHAIN: Final = PASSED_ON[0]
+
+
+def screen(request: web.Request, services: Services) -> None:
+    """Look where a request comes from. Raises ``VaultError`` (OUTSIDE_COUNTRY) where nobody outside gets an answer."""
+    firewall = services.firewall
+    if firewall is None or firewall.mode is Mode.OFF or not _outside(request, firewall):
+        return
+    if firewall.mode is Mode.BLOCK and not any(space.policies.masks for space in services.spaces.values()):
+        services.screened("blocked")
+        raise firewall_refusal()
+    request[OUTSIDE] = True
+
+
+def outside(request: web.Request, services: Services, operation: ApiOperation, principal: Principal) -> bool:
+    """Whether a caller that is known now must see nothing in clear. Raises ``VaultError`` (OUTSIDE_COUNTRY)."""
+    firewall = services.firewall
+    if firewall is None or (firewall.mode is Mode.OFF and not principal.policies):
+        return False
+    said = services.space(principal).policies.standing(principal.policies).firewall
+    if firewall.mode is Mode.OFF:
+        if said is None or not _outside(request, firewall):
+            return False
+    elif OUTSIDE not in request:
+        return False
+    blocked = said == "block" or (said is None and firewall.mode is Mode.BLOCK)
+    if blocked or not operation.abroad:
+        services.screened("blocked")
+        raise firewall_refusal()
+    services.screened("masked")
+    return True
+
+
+def _outside(request: web.Request, firewall: Firewall) -> bool:
+    host = peer(request)
+    straight = firewall.straight(host)
+    if straight is not None:
+        return straight
+    chain = request.headers.getall(_CHAIN, ())
+    return firewall.outside(host, chain, any(name in request.headers for name in PASSED_ON[1:]))
+
+
+# The limits on how often somebody may ask, on the vault listener: counted before anything is read, told in every answer.
+
+
+#: How the addresses of operations end that work on many records at once, and how much more one of them weighs.
+_MANY: Final = ("/batch", "/batch/update", "/batch/delete", "/batchWrite", "/batchDelete", "/aggregate", "/export")
+_WEIGHT: Final = 8
+
+_RATE_LIMIT_CHAIN: Final = "X-Forwarded-For"
+
+_Count = Callable[[str, ObserveRefusal], tuple[Rates, Verdict] | None]
+
+#: What was counted for a request, for the fields of its answer.
+RATE_VERDICT: Final = web.RequestKey("counted", tuple[Rates, Verdict])
+
+
+def request_weight(operation: ApiOperation) -> int:
+    """How much of what a client may have under way a request takes."""
+    return _WEIGHT if operation.path.endswith(_MANY) else 1
+
+
+def by_address(request: web.Request, services: Services) -> None:
+    """Count a request by where it comes from. Raises ``VaultError`` (TOO_MANY_REQUESTS)."""
+    if services.quotas.address is not None:
+        near, trusted = peer(request), services.trusted
+        host = caller_of(near, request.headers.getall(_RATE_LIMIT_CHAIN, ()), trusted) if trusted.holds(near) else near
+        _note(request, services.quotas.caller, host, services.limited)
+
+
+def by_client(request: web.Request, services: Services, principal: Principal) -> None:
+    """Count a request by who sends it. Raises ``VaultError`` (TOO_MANY_REQUESTS)."""
+    if services.quotas.credential is not None:
+        _note(request, services.quotas.client, principal.client, services.limited)
+
+
+def rate_limit_fields(request: web.Request) -> Mapping[str, str]:
+    """The fields that the answer to a request tells of its limit; none where nothing was counted."""
+    counted = request.get(RATE_VERDICT)
+    return {} if counted is None else limit_fields(*counted)
+
+
+def _note(request: web.Request, count: _Count, key: str, limited: ObserveRefusal) -> None:
+    try:
+        counted = count(key, limited)
+    except LimitedError as error:
+        request[RATE_VERDICT] = error.counted
+        raise
+    if counted is not None:
+        request[RATE_VERDICT] = counted
+
+
+# Pages of other origins that call the interface (CORS, the Fetch standard): those that an access policy of the caller names.
+#
+# A browser asks before it sends a token (preflight); that request bears none, so it is answered for every origin that any policy
+# names. The answer to the request itself may be read by the page only if a policy of this very client names its origin.
+
+
+_ORIGIN: Final = "Origin"
+_ASKED: Final = "Access-Control-Request-Method"
+
+#: Fields of the answer, for a request that says where its page comes from.
+CROSSING: Final = web.RequestKey("crossing", Mapping[str, str])
+
+#: What a page may send beside what every page may, and what it may read of an answer beside that.
+_SENT: Final = "authorization, content-type, idempotency-key, if-match, if-none-match, if-range, range, x-client-auth, x-encrypted-storage, x-env-id, x-filename"
+_READ: Final = "content-disposition, content-range, etag, idempotent-replayed, ratelimit, ratelimit-policy, retry-after"
+
+#: Seconds for which browsers keep the answer to a preflight; a policy that changes counts for them within that time.
+_KEPT: Final = "600"
+
+_VARY: Final = {"Vary": _ORIGIN}
+
+
+def preflight(request: web.Request, services: Services, methods: Iterable[str]) -> ApiResponse | None:
+    """The answer to a preflight; ``None`` for what is none, or comes from an origin that no policy names."""
+    origin = request.headers.get(_ORIGIN)
+    if request.method != "OPTIONS" or origin is None or _ASKED not in request.headers:
+        return None
+    if not any(origin in space.policies.origins for space in services.spaces.values()):
+        return None
+    return ApiResponse(
+        204,
+        headers={
+            **_VARY,
+            "Access-Control-Allow-Origin": origin,
+            "Access-Control-Allow-Methods": ", ".join(sorted(methods)),
+            "Access-Control-Allow-Headers": _SENT,
+            "Access-Control-Max-Age": _KEPT,
+        },
+    )
+
+
+def crossing(request: web.Request, services: Services, principal: Principal) -> None:
+    """Remember for the answer whether the page that asks may read it. Costs a look where no browser says its origin."""
+    origin = request.headers.get(_ORIGIN)
+    if origin is None:
+        return
+    try:
+        origins = services.space(principal).policies.standing(principal.policies).origins
+    except VaultError:
+        origins = frozenset()  # its environment has gone: told by who looks for it next
+    request[CROSSING] = _VARY
+    if origin in origins:
+        request[CROSSING] = {**_VARY, "Access-Control-Allow-Origin": origin, "Access-Control-Expose-Headers": _READ}
+
+
+_log = logs.logger("web")
+
+#: The operation that a request reached, for the error table; set before anything can fail.
+OPERATION_KEY: Final = web.RequestKey("operation", ApiOperation)
+
+#: What the audit log tells of the request; absent where it tells nothing.
+AUDIT_KEY: Final = web.RequestKey("page", AuditContext)
+
+_REPLAYED: Final = "Idempotent-Replayed"
+
+#: Seconds within which the body of a request has to be there; uploads have their own limits.
+_BODY_SECONDS: Final = 60.0
+
+#: Seconds within which a reader has to take a piece of an answer: what it does not take stays in memory.
+_PIECE_SECONDS: Final = 30.0
+
+#: Bytes of a body that somebody may send without a token: a form with credentials, which is a tenth of it.
+_STRANGER_BYTES: Final = 16 * 1024
+
+#: Fields of every answer: nobody keeps what came out of a vault, nor guesses what it is.
+_ALWAYS: Final = {"Cache-Control": "no-store", "Server": "domicile", "X-Content-Type-Options": "nosniff"}
+
+
+def operation_handler(
+    operation: ApiOperation, services: Services
+) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    """The aiohttp handler of an operation."""
+    return _Served(operation, services).handle
+
+
+class _Served:
+    """One operation, with all that can be known of its requests before one comes."""
+
+    def __init__(self, operation: ApiOperation, services: Services) -> None:
+        self._operation = operation
+        self._services = services
+        self._known = frozenset(operation.query)
+        self._guarded = operation.access is not Access.OPEN
+        self._limit = services.body_limit if self._guarded else min(services.body_limit, _STRANGER_BYTES)
+        self._event = event_of(operation)
+        turns = services.quotas.uploads if operation.takes is Takes.STREAM else services.quotas.concurrent
+        self._turns = turns if self._guarded else None
+        self._weight = request_weight(operation)
+        self._replayable = is_repeatable(operation)
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer a request, or raise ``VaultError``."""
+        operation, services = self._operation, self._services
+        request[OPERATION_KEY] = operation
+        page = None
+        if self._event is not None:
+            page = request[AUDIT_KEY] = AuditContext(operation.name, self._event, request.match_info, operation.schema)
+        screen(request, services)
+        by_address(request, services)
+        principal, abroad = NOBODY, False
+        if self._guarded:
+            principal = await services.access(request)
+            crossing(request, services, principal)
+            if page is not None:
+                page.principal = principal
+            abroad = outside(request, services, operation, principal)
+            by_client(request, services, principal)
+        if page is not None:
+            services.audit.ready()
+        if operation.access is Access.ADMIN and not principal.admin:
+            raise not_admin()
+        query = _query(request, self._known) if request.query_string else {}
+        call = ApiRequest(operation, services, principal, request, request.match_info, query, outside=abroad)
+        turns = self._turns
+        if turns is None:
+            return await send(request, await self._carried(call, page))
+        await turns.enter(principal.client, self._weight)
+        try:
+            answer = await self._carried(call, page)
+        finally:
+            turns.leave(principal.client, self._weight)
+        return await send(request, answer)
+
+    async def _carried(self, call: ApiRequest, page: AuditContext | None) -> ApiResponse:
+        """The answer of the handler, with its line in the audit log."""
+        operation, request = self._operation, call.request
+        if operation.takes is not Takes.NOTHING:
+            bodies.check_media_type(request, operation.takes.value)
+            if operation.takes is not Takes.STREAM:
+                call.body = await _body(request, self._limit)
+                if operation.takes is Takes.JSON:
+                    call.content = await bodies.parsed(call.body)
+        repeated = False
+        if not self._guarded:
+            answer = await operation.handler(call)
+        else:
+            space = call.space
+            with space.catalog.using():
+                if self._replayable and "Idempotency-Key" in request.headers:
+                    answer = await space.once(call, operation.handler)
+                    repeated = _REPLAYED in answer.headers
+                else:
+                    answer = await operation.handler(call)
+        if page is not None:
+            try:
+                await self._services.audit.answered(page, answer.status, call.rights_to, repeated=repeated)
+            except BaseException:
+                await _close(answer)
+                raise
+        return answer
+
+
+def event_of(operation: ApiOperation) -> AuditEvent | None:
+    """What a line of this operation tells where its use cases have noted nothing; ``None``: it leaves no lines."""
+    if operation.quiet:
+        return None
+    if operation.access is Access.ADMIN:
+        return AuditEvent.ADMIN
+    if operation.access is Access.OPEN:
+        return AuditEvent.TOKEN
+    if operation.reads or operation.method == "GET":
+        return AuditEvent.REVEAL
+    return AuditEvent.DELETE if operation.method == "DELETE" else AuditEvent.WRITE
+
+
+def _query(request: web.Request, known: frozenset[str]) -> dict[str, str]:
+    """The query parameters, each known and there once; else ``VaultError`` (INVALID_INPUT) that names every fault."""
+    faults: list[Detail] = []
+    found: dict[str, str] = {}
+    for name, value in request.query.items():
+        if name not in known:
+            text = f"Known are: {', '.join(sorted(known))}." if known else "This operation has no query parameters."
+            faults.append(Detail("query", f"There is a parameter that this operation does not know. {text}"))
+        elif name in found:
+            faults.append(Detail(name, "This parameter may stand once."))
+        found[name] = value
+    if faults:
+        raise VaultError(Code.INVALID_INPUT, "The query parameters do not fit.", tuple(dict.fromkeys(faults)))
+    return found
+
+
+async def _body(request: web.Request, limit: int) -> bytes:
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            return await bodies.read_request_body(request, limit)
+    except TimeoutError:
+        raise VaultError(Code.REQUEST_TIMEOUT, "The body did not arrive in time.") from None
+    except (web.RequestPayloadError, OSError):
+        raise VaultError(Code.BAD_REQUEST, "The body ended before it was complete.") from None
+
+
+async def send(request: web.Request, answer: ApiResponse) -> web.StreamResponse:
+    """The response of an answer; a streamed one is sent here."""
+    headers: CIMultiDict[str] = CIMultiDict(_ALWAYS)
+    if answer.headers:
+        headers.update(answer.headers)
+    if (crossed := request.get(CROSSING)) is not None:
+        headers.update(crossed)
+    headers.update(rate_limit_fields(request))
+    if answer.body or answer.stream is not None:
+        headers.setdefault("Content-Type", answer.media_type)
+    if answer.stream is None:
+        response = web.Response(status=answer.status, body=answer.body or None, headers=headers)
+        if unsent(request):
+            response.force_close()
+        return response
+    return await _stream(request, answer, headers)
+
+
+async def _stream(request: web.Request, answer: ApiResponse, headers: CIMultiDict[str]) -> web.StreamResponse:
+    stream: Any = answer.stream
+    response = web.StreamResponse(status=answer.status, headers=headers)
+    response.content_length = answer.length
+    try:
+        await response.prepare(request)
+        if request.method != "HEAD":
+            await _written(response, stream)
+        await response.write_eof()
+    except (ConnectionError, asyncio.CancelledError):
+        raise  # nobody reads any more
+    except TimeoutError:
+        if request.transport is not None:
+            request.transport.abort()
+    except Exception:  # after the head nothing else can be answered: the connection breaks, so that it shows
+        if not response.prepared:
+            raise
+        _log.exception("an answer broke off", operation=request[OPERATION_KEY].name)
+        if request.transport is not None:
+            request.transport.abort()
+    finally:
+        await _close(answer)  # a reader that went away must not leave a file open
+    return response
+
+
+async def _written(response: web.StreamResponse, stream: Any) -> None:
+    async for piece in stream:
+        async with asyncio.timeout(_PIECE_SECONDS):
+            await response.write(piece)
+
+
+async def _close(answer: ApiResponse) -> None:
+    """Let go of what an answer has not sent."""
+    if (close := getattr(answer.stream, "aclose", None)) is not None:
+        await close()

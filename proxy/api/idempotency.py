@@ -1,0 +1,146 @@
+"""Requests with an ``Idempotency-Key``: carried out once, and answered again as they were the first time.
+
+The answer of a write is in the commit of the write. An operation that commits elsewhere (a schema, a client) keeps its answer just
+after. An answer that is streamed is not kept: its request is a read.
+
+An answer goes in the commit that deletes a record which it shows. Of the answer of a function that had to do with records nobody knows which it is
+made of, so only that it was carried out is kept.
+
+An answer is given again only to who would be shown it now: under the same rights as then, and where these rights tell records apart (rows, a
+filter endpoint), only if the caller still finds every record that the answer shows. Else it hears that the request was carried out.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from proxy.api.attachments import check_repeated
+from proxy.api.context import Access, ApiHandler, ApiRequest, ApiResponse, Shows, Takes
+from proxy.api.context import IdempotencyRunner as CarryOut
+from proxy.audit import events
+from proxy.auth.external_acl import CLIENT_AUTH_HEADER
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.policy import Act
+from proxy.storage.changes import ANY_ROW, Change
+from proxy.vault.collection import Collection
+from proxy.vault.idempotency import Answered, IdempotentRequest, Replies
+from proxy.vault.records.visibility import all_there
+
+_NAME: Final = "Idempotency-Key"
+_KEY: Final = re.compile(r"[!-~]{1,255}", re.ASCII)
+
+
+def repeating(replies: Replies, system: Collection) -> CarryOut:
+    """What carries out calls with a key; ``system`` keeps the answers of operations that belong to no schema."""
+
+    async def once(call: ApiRequest, handler: ApiHandler) -> ApiResponse:
+        key = _key(call)
+        collection = system
+        if call.schema is not None and "/schemas/" not in call.operation.path:
+            collection = call.records(call.schema).collection
+        operation = call.operation
+        scope = (call.principal.client, operation.method, operation.path, *call.path.values(), key)
+        async with replies.once(collection, scope, _request(call)) as one:
+            if one.gone:
+                await _ask_anyway(call)
+                raise _unseen()
+            if one.replay is not None:
+                _check_rights(call, one.replay)
+                await _check_records(call, one.replay)
+                if call.operation.takes is Takes.STREAM:
+                    await check_repeated(call, one.replay)
+                return _again(one.replay)
+
+            def keep(answer: ApiResponse, shown: Sequence[Shows]) -> Sequence[Change]:
+                rids = [record.rid for record in shown] if answer.body else []
+                return one.changes(_answered(call, answer, shown), rids, files=any(record.files for record in shown))
+
+            call.keep = keep
+            answer = await handler(call)
+            if not one.kept and answer.stream is None:
+                await _keep(call, one, answer, of_schema=collection is not system)
+            return answer
+
+    return once
+
+
+async def _keep(call: ApiRequest, one: IdempotentRequest, answer: ApiResponse, *, of_schema: bool) -> None:
+    """Keep an answer of which nobody says which records it shows. That of a function is not kept if it had to do with records."""
+    if of_schema:
+        await one.keep(_answered(call, answer), [ANY_ROW] if answer.body else [])
+    else:
+        await one.keep(
+            None if call.operation.access is Access.CLIENT and events.had_records() else _answered(call, answer)
+        )
+
+
+def _key(call: ApiRequest) -> str:
+    sent = call.request.headers.getall(_NAME)
+    if len(sent) == 1 and _KEY.fullmatch(sent[0]):
+        return sent[0]
+    detail = Detail(_NAME, "Has to stand once, as 1 to 255 visible ASCII characters.")
+    raise VaultError(Code.INVALID_INPUT, "The idempotency key cannot be used.", (detail,))
+
+
+def _request(call: ApiRequest) -> bytes:
+    """What has to be alike in a repetition: query and body. The content of an upload is compared when it is repeated."""
+    query = "&".join(f"{name}={value}" for name, value in sorted(call.query.items()))
+    sent = b"\0".join((query.encode(), call.body))
+    if not call.principal.policies:
+        return sent
+    person = call.request.headers.get(
+        CLIENT_AUTH_HEADER, ""
+    )  # a filter endpoint may have decided in the name of this one
+    return b"\0".join((sent, person.encode("utf-8", "surrogateescape")))
+
+
+def _check_rights(call: ApiRequest, answered: Answered) -> None:
+    """Raise ``VaultError`` (IDEMPOTENCY_CHECK_FAILED) where the caller had other rights than now: it may not see any more what it saw."""
+    if answered.mark != call.mark:
+        raise VaultError(
+            Code.IDEMPOTENCY_CHECK_FAILED,
+            "The request was carried out, and the access policies of this client have changed since: ask for the records anew.",
+        )
+
+
+async def _check_records(call: ApiRequest, answered: Answered) -> None:
+    """Raise ``VaultError`` (IDEMPOTENCY_CHECK_FAILED) where the caller does not find every record any more that the answer shows.
+
+    Who may not read at all was answered with no more than it sent. What a function answers is made of records that nobody knows here.
+    Raises ``VaultError`` as ``Gate.allowed``, too.
+    """
+    if not answered.body or not call.standing.guarded or call.operation.access is Access.ADMIN:
+        return
+    if call.schema is None:
+        raise _unseen()
+    records = call.records(call.schema)
+    rights = records.rights
+    if not rights.allows(Act.READ) or not (rights.rows or rights.acl):
+        return
+    if answered.shows is None or not await all_there(records, answered.shows):
+        raise _unseen()
+
+
+async def _ask_anyway(call: ApiRequest) -> None:
+    """Ask the filter endpoint, as for an answer that is there: its failure must not tell that records are gone. Raises as ``Gate.allowed``."""
+    if call.schema is not None and (gate := call.records(call.schema).gate) is not None:
+        await gate.allowed(Act.READ, (), always=True)
+
+
+def _unseen() -> VaultError:
+    return VaultError(
+        Code.IDEMPOTENCY_CHECK_FAILED,
+        "The request was carried out, and its answer is not given again: it shows what has been deleted since, or what this client may not see any more. Ask for the records anew.",
+    )
+
+
+def _answered(call: ApiRequest, answer: ApiResponse, shown: Sequence[Shows] | None = None) -> Answered:
+    headers = dict(answer.headers)
+    if answer.body:
+        headers.setdefault("Content-Type", answer.media_type)
+    known = None if shown is None else tuple([record.key for record in shown if record.key is not None])
+    return Answered(answer.status, headers, answer.body, call.mark, known)
+
+
+def _again(answered: Answered) -> ApiResponse:
+    return ApiResponse(answered.status, answered.body, {**answered.headers, "Idempotent-Replayed": "true"})

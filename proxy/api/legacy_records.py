@@ -1,0 +1,301 @@
+"""Handlers of the record-based family: the use cases of the other family, in the names and shapes of this one (``model.dialect``).
+
+Where the specification is silent: ``country`` has to stand in the bodies that it shows with one, and may stand in the others; in a
+batch each record may repeat it. A batch overwrites as a single create does. Records that nobody has are no reason to refuse an update.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from proxy.api import request, wire
+from proxy.api.conditions import guarded
+from proxy.api.context import ApiHandler, ApiRequest, ApiResponse
+from proxy.api.records import GONE, Show, gone, records_of_call, tagged
+from proxy.api.records import updated_json as sent
+from proxy.api.search import found_answer, one, version_pages
+from proxy.clock import to_wire
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.legacy_dialect import (
+    ALIASES,
+    COUNTRY,
+    field_of_name,
+    parse_legacy_record,
+    read_record_aggregate,
+    read_record_filter,
+    read_record_find,
+    read_records,
+)
+from proxy.model.policy import Act
+from proxy.model.query import CREATED_AT, EXPIRES_AT, UPDATED_AT, VERSION_FIELD, Query
+from proxy.model.record import Fields, Record, RecordDraft
+from proxy.model.rights import FULL, Rights, VisibleRecord
+from proxy.model.schema import IS_ENCRYPTED, RECORD_KEY, STATED_VERSION, records_schema
+from proxy.model.values import step
+from proxy.vault.records import create as writing
+from proxy.vault.records import delete as deleting
+from proxy.vault.records import update as cloning
+from proxy.vault.records import update as updating
+from proxy.vault.records.aggregate import Figures, aggregate_groups
+from proxy.vault.records.find import find_page
+from proxy.vault.records.repository import Records
+
+# How records of the record-based family are written: every field of every record, ``null`` where it has no value.
+#
+# ``key`` and ``range_key`` say once more what ``record_key`` and ``range_key1`` say, for callers of older times.
+
+
+_OTHER_NAMES: Final = {field: name for name, field in ALIASES.items()}
+
+#: What is shown of the fields of a record, in this order: the name, and the field that has the value.
+_SHOWN: Final = tuple(
+    (name, field.name)
+    for field in records_schema().fields
+    if field.name not in (STATED_VERSION, IS_ENCRYPTED)
+    for name in (field.name, _OTHER_NAMES.get(field.name))
+    if name is not None
+)
+
+#: Between the values of a group's name, and before a character of a value that means something there.
+_BETWEEN: Final = "|"
+_BEFORE: Final = "\\"
+_NOTHING: Final = "null"
+
+
+def record_json(record: VisibleRecord, country: str, rights: Rights = FULL) -> dict[str, Any]:
+    """A record as every answer has it; without fields that these rights hide, which others would take for empty ones."""
+    found = _fields(record.fields, rights)
+    found[RECORD_KEY] = found[_OTHER_NAMES[RECORD_KEY]] = record.key
+    found[VERSION_FIELD] = stated_version(record)
+    found[CREATED_AT] = to_wire(record.created_at)
+    found[UPDATED_AT] = to_wire(record.updated_at)
+    found[EXPIRES_AT] = None if record.expires_at is None else to_wire(record.expires_at)
+    found[COUNTRY] = country
+    base = wire.files_of(record.key or "", "", country) if record.attachments else ""
+    found["attachments"] = [wire.attachment(base, item) for item in record.attachments]
+    return found
+
+
+def stated_version(record: Record) -> int:
+    """What the caller stated of the record, or how often it was written."""
+    stated: int | None = record.fields.get(STATED_VERSION)
+    return record.version if stated is None else stated
+
+
+def legacy_version_json(record: VisibleRecord, rights: Rights = FULL) -> dict[str, Any]:
+    """An entry of a record's history. ``version`` counts them; what a caller stated is in the record."""
+    return {
+        "version": record.version,
+        "action": str(record.action),
+        "at": to_wire(record.updated_at),
+        "by": record.by,
+        "record": {**_fields(record.fields, rights), VERSION_FIELD: stated_version(record)},
+    }
+
+
+def groups(found: Iterable[Figures]) -> dict[str, Any]:
+    """Groups by their names."""
+    return {group_name(group.keys): {"group": {"keys": group.keys}, "metrics": group.metrics} for group in found}
+
+
+def group_name(keys: Mapping[str, Any]) -> str:
+    r"""The values of the keys, with ``|`` between them; ``null`` is no value. No two groups have one name.
+
+    In a value a backslash stands before ``|`` and ``\``, and before the text ``null``. Without keys there is one group, ``all``.
+    """
+    return _BETWEEN.join(map(_named, keys.values())) if keys else "all"
+
+
+def _named(value: Any) -> str:
+    if value is None:
+        return _NOTHING
+    text = str(value)
+    if text == _NOTHING:
+        return _BEFORE + text
+    return text.replace(_BEFORE, _BEFORE * 2).replace(_BETWEEN, _BEFORE + _BETWEEN)
+
+
+def _fields(fields: Fields, rights: Rights) -> dict[str, Any]:
+    get = fields.get
+    if rights.view is None:
+        return {name: get(field) for name, field in _SHOWN}
+    return {name: get(field) for name, field in _SHOWN if field in rights.names}
+
+
+#: What only find, aggregate and clone of this family know the record key by.
+_KEY_NAMES: Final = (RECORD_KEY, *(name for name, field in ALIASES.items() if field == RECORD_KEY))
+
+
+_UNTOLD: Final = "A group is left out: none of its records opens, so that the values of its keys are not known."
+
+
+def require_own_country(handler: ApiHandler) -> ApiHandler:
+    """The handler of an operation whose path names the country, which has to be the instance's."""
+
+    async def checked(call: ApiRequest) -> ApiResponse:
+        request.check_country(call, call.path, place=COUNTRY, spelled=True)
+        return await handler(call)
+
+    return checked
+
+
+async def put_legacy_record(call: ApiRequest) -> ApiResponse:
+    """One record, new or in place of the one that has its key."""
+    _in_country(call, call.content)
+    records = guarded(call.request, records_of_call(call, Act.WRITE))
+    draft = parse_legacy_record(records.known, call.content, partial=False, limits=call.services.limits)
+    return await _create(call, records, [draft], partial(_one, call, records))
+
+
+async def show_record(call: ApiRequest) -> ApiResponse:
+    """The record with that key."""
+    records = records_of_call(call, Act.READ)
+    return await one(call, records, partial(_written, call, records))
+
+
+async def put_legacy_records(call: ApiRequest) -> ApiResponse:
+    """A batch of them, all or none."""
+    raw, records = _batch(call)["records"], records_of_call(call, Act.WRITE)
+    drafts = read_records(records.known, raw, partial=False, limits=call.services.limits, pointer="/records")
+    return await _create(call, records, drafts, partial(_many, call, records, 201))
+
+
+async def update_legacy_records(call: ApiRequest) -> ApiResponse:
+    """A batch of changes to records that exist, all or none."""
+    content = _batch(call, "search_key")
+    records = records_of_call(call, Act.WRITE)
+    search_key = content.get("search_key", RECORD_KEY)
+    if not isinstance(search_key, str):
+        raise request.invalid("/search_key", "Has to be the name of a field.")
+    drafts = read_records(
+        records.known, content["records"], partial=True, limits=call.services.limits, pointer="/records"
+    )
+
+    def show(made: Sequence[Record]) -> ApiResponse:
+        return _many(call, records, 200, sent(records, drafts, made))
+
+    made = await updating.update(
+        records, drafts, call.principal.client, call.closing(show), search_key=field_of_name(search_key)
+    )
+    return show(made)
+
+
+async def clone_legacy_record(call: ApiRequest) -> ApiResponse:
+    """A copy of a record under a key of its own."""
+    readable, records, limits = records_of_call(call, Act.READ), records_of_call(call, Act.WRITE), call.services.limits
+    content = request.checked_members(call.content, ("filter", "update_with", COUNTRY), ("filter", "update_with"))
+    request.check_country(call, content, spelled=True)
+    tests = read_record_filter(records.known, content["filter"], limits)
+    _in_country(call, content["update_with"], "/update_with", required=False)
+    draft = parse_legacy_record(
+        records.known, content["update_with"], partial=True, limits=limits, pointer="/update_with"
+    )
+
+    async def sources(most: int) -> list[Record]:
+        result = await find_page(readable, Query(tests, limit=most), limits)
+        if result.unreadable:
+            raise VaultError(Code.CANNOT_OPEN, "A record that matches the filter does not open.")
+        return result.records
+
+    show = partial(_many, call, records, 201)
+    return show(await cloning.clone(records, sources, draft, call.principal.client, call.closing(show)))
+
+
+async def find_legacy_records(call: ApiRequest) -> ApiResponse:
+    """The records that match."""
+    content = request.checked_members(call.content, (COUNTRY, "filter", "options"), (COUNTRY,))
+    request.check_country(call, content, spelled=True)
+    records, limits = records_of_call(call, Act.READ), call.services.limits
+    query = read_record_find(records.known, _without_country(content), limits)
+    rights, country = records.rights, call.services.country
+
+    def render(record: Record) -> bytes:
+        return wire.encode_json(record_json(rights.shown(record), country, rights))
+
+    return await found_answer(call, records, query, render, wire.redacted_fields(records))
+
+
+async def aggregate_legacy_records(call: ApiRequest) -> ApiResponse:
+    """Figures over the records that match, by group."""
+    content = call.content
+    if not isinstance(content, dict):
+        raise request.invalid("", "Has to be a JSON object.")
+    request.check_country(call, content, spelled=True)
+    records, limits = records_of_call(call, Act.READ), call.services.limits
+    wanted = read_record_aggregate(records.known, _without_country(content), limits)
+    result = await aggregate_groups(records, wanted, call.principal.client, limits, lenient=True)
+    data = groups(result.groups)
+    errors = [_UNTOLD] * result.untold
+    return wire.json_answer(200, {"data": data, "meta": {"next": result.next}, "errors": errors})
+
+
+async def delete_legacy_records(call: ApiRequest) -> ApiResponse:
+    """The end of those of some records that exist."""
+    content = request.checked_members(call.content, ("filter", COUNTRY), ("filter",))
+    request.check_country(call, content, spelled=True)
+    chosen = content["filter"]
+    if not isinstance(chosen, dict) or len(chosen) != 1 or not chosen.keys() <= set(_KEY_NAMES):
+        text = f"Has to be an object whose one member is {RECORD_KEY}: records are deleted by their keys alone."
+        raise VaultError(Code.INVALID_FILTER, "The filter does not fit this operation.", (Detail("/filter", text),))
+    ((name, given),) = chosen.items()
+    keys = request.strings(given, "/filter" + step(name), call.services.limits.find_maximum)
+    cascade_by, records = call.query.get("cascadeBy"), records_of_call(call, Act.DELETE)
+    await deleting.delete_many(records, keys, call.principal.client, call.closing(gone), cascade_by=cascade_by)
+    return GONE
+
+
+async def legacy_record_history(call: ApiRequest) -> ApiResponse:
+    """What a record was, newest version first."""
+    limits = call.services.limits
+    limit = request.query_number(call, "limit", limits.find_default, 1, limits.find_maximum)
+    offset = request.query_number(call, "offset", 0, 0, 2**31 - 1)
+    records = records_of_call(call, Act.READ)
+
+    def render(record: Record) -> bytes:
+        return wire.encode_json(legacy_version_json(records.rights.shown(record), records.rights))
+
+    return await version_pages(call, records, (limit, offset), render)
+
+
+# ---------------------------------------------------------------------- parts
+
+
+async def _create(call: ApiRequest, records: Records, drafts: Sequence[RecordDraft], show: Show) -> ApiResponse:
+    made = await writing.store_records(records, drafts, call.principal.client, call.closing(show), on_existing="update")
+    return show(made)
+
+
+def _batch(call: ApiRequest, *more: str) -> dict[str, Any]:
+    """The body of a batch, its country and those of its records being the instance's."""
+    content = request.checked_members(call.content, (COUNTRY, "records", *more), (COUNTRY, "records"))
+    request.check_country(call, content, spelled=True)
+    if isinstance(content["records"], list):
+        for number, record in enumerate(content["records"]):
+            _in_country(call, record, f"/records/{number}", required=False)
+    return content
+
+
+def _in_country(call: ApiRequest, record: Any, pointer: str = "", *, required: bool = True) -> None:
+    """Raise unless a record says that it is kept in the instance's country; or says nothing, where that is enough."""
+    if not isinstance(record, dict):
+        return  # told by who reads it
+    if required and COUNTRY not in record:
+        raise request.invalid(f"{pointer}/{COUNTRY}", "Is missing.")
+    request.check_country(call, record, place=f"{pointer}/{COUNTRY}", spelled=True)
+
+
+def _without_country(content: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in content.items() if name != COUNTRY}
+
+
+def _one(call: ApiRequest, records: Records, made: Sequence[Record]) -> ApiResponse:
+    return tagged(records, made[0], wire.json_answer(201, _written(call, records, made[0])))
+
+
+def _many(call: ApiRequest, records: Records, status: int, made: Sequence[Record]) -> ApiResponse:
+    return wire.json_answer(status, [_written(call, records, record) for record in made])
+
+
+def _written(call: ApiRequest, records: Records, record: Record) -> dict[str, Any]:
+    shown = record_json(records.rights.shown(record), call.services.country, records.rights)
+    return {**shown, **({"meta": meta} if (meta := wire.redacted_fields(records)) else {})}

@@ -1,0 +1,82 @@
+"""The endpoints of the token service: ``/oauth2/*`` and its metadata. Their errors are those of RFC 6749, not problem documents."""
+
+from typing import Final
+
+from proxy.api import wire
+from proxy.api.connection import caller
+from proxy.api.context import ApiRequest, ApiResponse
+from proxy.api.wire import api_status
+from proxy.auth.credentials import OAuthError, slow_down
+from proxy.errors import Code, VaultError
+from proxy.net.response import wait_of
+
+#: Nothing between here and the client may keep a token (RFC 6749, section 5.1).
+_UNKEPT: Final = {"Cache-Control": "no-store", "Pragma": "no-cache"}
+
+#: Metadata and public keys change once a day, and then a reader that meets an unknown key asks anew.
+_KEPT: Final = {"Cache-Control": "public, max-age=300"}
+
+
+async def token(call: ApiRequest) -> ApiResponse:
+    """An access token by client credentials (RFC 6749, section 4.4)."""
+    try:
+        answer = await call.services.auth.token(call.body, _authorization(call), _address(call))
+    except OAuthError as error:
+        return _told(error)
+    return wire.json_answer(200, answer)._replace(headers=_UNKEPT)
+
+
+async def introspect(call: ApiRequest) -> ApiResponse:
+    """Whether a token is valid, and what it says (RFC 7662)."""
+    try:
+        answer = await call.services.auth.introspection(call.body, _authorization(call), _address(call))
+    except OAuthError as error:
+        return _told(error)
+    return wire.json_answer(200, answer)._replace(headers=_UNKEPT)
+
+
+async def metadata(call: ApiRequest) -> ApiResponse:
+    """What a client needs to know of this token service (RFC 8414)."""
+    return wire.json_answer(200, call.services.auth.metadata())._replace(headers=_KEPT)
+
+
+async def jwks(call: ApiRequest) -> ApiResponse:
+    """The public keys of access tokens (RFC 7517)."""
+    return wire.json_answer(200, call.services.auth.jwks())._replace(headers=_KEPT)
+
+
+def oauth_refusal(error: VaultError) -> ApiResponse:
+    """What failed before a handler, in the words of RFC 6749; a body of another type is ``invalid_request`` like the rest."""
+    status = 400 if error.code is Code.UNSUPPORTED_MEDIA_TYPE else api_status("", error.code)
+    if error.code is Code.TOO_MANY_REQUESTS:
+        return _told(slow_down(error.retry_after or 1))
+    if error.code is Code.OUTSIDE_COUNTRY:
+        return _told(OAuthError("access_denied", "Tokens are given only inside the country.", status))
+    if status < 500:
+        return _told(
+            OAuthError("invalid_request", "The request is no form of the size and type that is taken here.", status)
+        )
+    word = "temporarily_unavailable" if status == 503 else "server_error"
+    told = OAuthError(word, "The service failed; try again later.", status)
+    told.retry_after = wait_of(error)
+    return _told(told)
+
+
+def _told(error: OAuthError) -> ApiResponse:
+    headers = dict(_UNKEPT)
+    if error.challenge is not None:
+        headers["WWW-Authenticate"] = error.challenge
+    if error.retry_after is not None:
+        headers["Retry-After"] = str(error.retry_after)
+    body = wire.encode_json({"error": error.error, "error_description": error.description})
+    return ApiResponse(error.status, body, headers)
+
+
+def _authorization(call: ApiRequest) -> str | None:
+    """The field as it came; several are taken together, which is none that can be read."""
+    sent = call.request.headers.getall("Authorization", ())
+    return ", ".join(sent) if sent else None
+
+
+def _address(call: ApiRequest) -> str:
+    return caller(call.request, call.services.trusted)

@@ -1,0 +1,163 @@
+"""Handlers of the point-of-presence interface: records as clients made for hosted services of this kind speak of them.
+
+Its records are those of ``/api/records``. A caller says with ``X-Encrypted-Storage: true`` that it sends values as they are; without it it
+has sealed and hashed them itself, and gets back what it sent. The vault seals and hashes either kind once more for itself.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+from proxy.api import legacy_records, request, wire
+from proxy.api.conditions import guarded
+from proxy.api.context import ApiHandler, ApiRequest, ApiResponse
+from proxy.api.search import one, page_meta
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.legacy_dialect import ALIASES, COUNTRY
+from proxy.model.policy import Act
+from proxy.model.pop_dialect import read_pop_find, read_pop_record, read_pop_records
+from proxy.model.record import Record, RecordDraft
+from proxy.model.schema import BODY, IS_ENCRYPTED, RECORD_KEY, RECORDS_SCHEMA
+from proxy.vault.records import create as writing
+from proxy.vault.records import delete as deleting
+from proxy.vault.records.find import find_page
+from proxy.vault.records.repository import Records
+
+#: Where the files of a record are.
+FILES: Final = "/v2/storage/records/{country}/{record_key}/attachments"
+
+_ENVIRONMENT: Final = "x-env-id"
+_SEALED_HERE: Final = "X-Encrypted-Storage"
+
+#: Names of this instance's own that the answers of this interface do not have.
+_ELSEWHERE: Final = frozenset((*ALIASES, COUNTRY))
+
+_EMPTY: Final = wire.json_answer(200, {})
+
+
+def require_own_environment(handler: ApiHandler) -> ApiHandler:
+    """The handler of an operation whose path and headers name country and environment: both have to be the caller's."""
+
+    async def checked(call: ApiRequest) -> ApiResponse:
+        check_environment(call)
+        request.check_country(call, call.path, place=COUNTRY, spelled=True)
+        return await handler(call)
+
+    return checked
+
+
+def check_environment(call: ApiRequest) -> None:
+    """Raise ``VaultError``: INVALID_INPUT without the header, UNAUTHORIZED where it is not that of the token."""
+    given = call.request.headers.getall(_ENVIRONMENT, [])
+    if len(given) != 1:
+        detail = Detail(_ENVIRONMENT, "Has to stand once, with the id of the environment.")
+        raise VaultError(Code.INVALID_INPUT, "The environment is not named.", (detail,))
+    if given[0] != call.principal.environment:
+        raise VaultError(Code.UNAUTHORIZED, "The access token is for another environment than x-env-id names.")
+
+
+async def health(call: ApiRequest) -> ApiResponse:
+    """Whether records can be read."""
+    check_environment(call)
+    collection = call.records(RECORDS_SCHEMA, Act.READ).collection
+    await collection.store.rows(collection.table, [0])
+    return wire.json_answer(200, {"status": "ok"})
+
+
+async def put_pop_record(call: ApiRequest) -> ApiResponse:
+    """One record, new or in place of the one that has its key."""
+    records = guarded(call.request, call.records(RECORDS_SCHEMA, Act.WRITE))
+    draft = read_pop_record(records.known, call.content, call.services.limits, sealed_here=_sealed_here(call))
+    return await _write(call, records, [draft], partial(_one, call, 201, records))
+
+
+async def batch_write(call: ApiRequest) -> ApiResponse:
+    """A batch of them, all or none."""
+    records = call.records(RECORDS_SCHEMA, Act.WRITE)
+    content = request.checked_members(call.content, ("records",), ("records",))
+    drafts = read_pop_records(records.known, content["records"], call.services.limits, sealed_here=_sealed_here(call))
+    return await _write(call, records, drafts, partial(_many, call, records))
+
+
+async def get_pop_record(call: ApiRequest) -> ApiResponse:
+    """The record with that key."""
+    records = call.records(RECORDS_SCHEMA, Act.READ)
+    return await one(call, records, lambda record: _shown(call, records, record))
+
+
+async def search(call: ApiRequest) -> ApiResponse:
+    """The records that match."""
+    records, limits = call.records(RECORDS_SCHEMA, Act.READ), call.services.limits
+    content = request.checked_members(call.content, ("filter", "options"))
+    query = read_pop_find(records.known, content, limits)
+    result = await find_page(records, query, limits)
+    shown = [_shown(call, records, record) for record in result.records]
+    return wire.page_pieces(shown, query.limit, query.offset, result.total, page_meta(result))
+
+
+async def delete_pop_record(call: ApiRequest) -> ApiResponse:
+    """The end of one record."""
+    key = call.path[RECORD_KEY]
+    await deleting.delete_one(
+        guarded(call.request, call.records(RECORDS_SCHEMA, Act.DELETE)),
+        key,
+        call.principal.client,
+        call.closing(lambda _: _EMPTY),
+    )
+    return _EMPTY
+
+
+async def batch_delete(call: ApiRequest) -> ApiResponse:
+    """The end of those of some records that exist."""
+    records = call.records(RECORDS_SCHEMA, Act.DELETE)
+    content = request.checked_members(call.content, ("filter",), ("filter",))
+    chosen = content["filter"]
+    if not isinstance(chosen, dict) or chosen.keys() != {RECORD_KEY}:
+        text = f"Has to be an object whose one member is {RECORD_KEY}: records are deleted by their keys alone."
+        raise VaultError(Code.INVALID_FILTER, "The filter does not fit this operation.", (Detail("/filter", text),))
+    keys = request.strings(chosen[RECORD_KEY], f"/filter/{RECORD_KEY}", call.services.limits.find_maximum)
+    await deleting.delete_many(records, keys, call.principal.client, call.closing(lambda _: _EMPTY))
+    return _EMPTY
+
+
+# ---------------------------------------------------------------------- parts
+
+
+async def _write(
+    call: ApiRequest, records: Records, drafts: Sequence[RecordDraft], show: Callable[[Sequence[Record]], ApiResponse]
+) -> ApiResponse:
+    made = await writing.store_records(records, drafts, call.principal.client, call.closing(show), on_existing="update")
+    return show(made)
+
+
+def _sealed_here(call: ApiRequest) -> bool:
+    """Whether the values are as they are, so that nobody but the vault seals and hashes them."""
+    given = call.request.headers.getall(_SEALED_HERE, [])
+    if len(given) > 1 or (given and given[0].lower() not in ("true", "false")):
+        detail = Detail(_SEALED_HERE, "May stand once, as true or false.")
+        raise VaultError(Code.INVALID_INPUT, "It is not told who seals.", (detail,))
+    return bool(given) and given[0].lower() == "true"
+
+
+def _one(call: ApiRequest, status: int, records: Records, made: Sequence[Record]) -> ApiResponse:
+    return wire.json_answer(status, _shown(call, records, made[0]))
+
+
+def _many(call: ApiRequest, records: Records, made: Sequence[Record]) -> ApiResponse:
+    return wire.json_answer(201, {"records": [_shown(call, records, record) for record in made]})
+
+
+def _shown(call: ApiRequest, records: Records, record: Record) -> dict[str, Any]:
+    """A record as this interface answers with it: every member there that the caller may see, ``null`` where it has no value; a body
+    always is a text.
+    """
+    seen = records.rights.shown(record)
+    shown = legacy_records.record_json(seen, call.services.country, records.rights)
+    for name in _ELSEWHERE:
+        shown.pop(name, None)
+    if BODY in shown:
+        shown[BODY] = shown[BODY] or ""
+    shown[IS_ENCRYPTED] = seen.fields.get(IS_ENCRYPTED)
+    base = wire.filled(FILES, {COUNTRY: call.services.country, RECORD_KEY: record.key or ""})
+    shown["attachments"] = [wire.attachment(base, item) for item in seen.attachments]
+    return shown

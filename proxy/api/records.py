@@ -1,0 +1,288 @@
+"""Handlers that write, copy and end the records of a schema."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from proxy.api import request, wire
+from proxy.api.conditions import guarded
+from proxy.api.context import ApiRequest, ApiResponse
+from proxy.clock import to_wire
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.filter_reader import read_filter
+from proxy.model.policy import Act
+from proxy.model.query import CREATED_AT, EXPIRES_AT, KEY, UPDATED_AT, Query
+from proxy.model.record import Record, RecordDraft
+from proxy.model.record_reader import read_draft, read_drafts
+from proxy.model.values import step
+from proxy.offload import each, run_in_thread
+from proxy.vault.records import create as writing
+from proxy.vault.records import delete as deleting
+from proxy.vault.records import merge as migrating
+from proxy.vault.records import update as cloning
+from proxy.vault.records import update as updating
+from proxy.vault.records.commit import refuse_of_rules
+from proxy.vault.records.find import find_page
+from proxy.vault.records.repository import Records
+
+#: What a write answers with, made of its result.
+Show = Callable[[Sequence[Record]], ApiResponse]
+
+#: Records of a batch that are read within the event loop.
+_MANY = 100
+
+#: What a delete answers with.
+GONE = ApiResponse(204)
+
+
+def records_of_call(call: ApiRequest, act: Act, *acts: Act) -> Records:
+    """The records of the schema that the request works with, for what it does to them. Raises ``VaultError`` (UNKNOWN_SCHEMA, ACCESS_DENIED)."""
+    return call.records(call.schema or "", act, *acts)
+
+
+def updated_json(records: Records, drafts: Sequence[RecordDraft], made: Sequence[Record]) -> list[Record]:
+    """Records as an update made them; for who may not read, no more of each than what was sent of it."""
+    if records.rights.allows(Act.READ):
+        return list(made)
+    sent = {draft.key: draft for draft in drafts}
+    found: list[Record] = []
+    for record in made:
+        draft = sent[record.key]
+        fields = {name: record.fields[name] for name in draft.fields}
+        ends = None if draft.expires_at is UNSET else record.expires_at
+        found.append(replace(record, fields=fields, expires_at=ends, attachments=()))
+    return found
+
+
+def _writable(call: ApiRequest) -> Records:
+    """The same where callers may write them; else that is what they have to know, before any fault of what they sent."""
+    records = records_of_call(call, Act.WRITE)
+    refuse_of_rules(records)
+    return records
+
+
+async def create_record(call: ApiRequest) -> ApiResponse:
+    """One new record."""
+    records = guarded(call.request, _writable(call))
+    draft = read_draft(records.known, call.content, partial=False, limits=call.services.limits)
+    return await _create(call, records, [draft], partial(_one, records, 201))
+
+
+async def replace_record(call: ApiRequest) -> ApiResponse:
+    """What was sent in place of the record with that key."""
+    return await _changed_one(call, whole=True)
+
+
+async def change_record(call: ApiRequest) -> ApiResponse:
+    """The record with that key, with what was sent in place of what it had."""
+    return await _changed_one(call, whole=False)
+
+
+async def _changed_one(call: ApiRequest, *, whole: bool) -> ApiResponse:
+    records, key = guarded(call.request, _writable(call)), call.path[KEY]
+    primary = "" if records.primary is None else records.primary.name
+    content = call.content
+    if isinstance(content, dict) and primary not in content:
+        content = {**content, primary: key}
+    draft = read_draft(records.known, content, partial=not whole, limits=call.services.limits)
+    if draft.key != key:
+        text = "Is another key than that in the address: the key of a record cannot be changed."
+        raise VaultError(
+            Code.INVALID_RECORD, "The record is not the one in the address.", (Detail(step(primary), text),)
+        )
+    drafts = [replace(draft, whole=whole)]
+
+    def show(made: Sequence[Record]) -> ApiResponse:
+        if not made:
+            raise VaultError(Code.NOT_FOUND, f"There is no such record of {records.name!r}.")
+        return _one(records, 200, updated_json(records, drafts, made))
+
+    return show(await updating.update(records, drafts, call.principal.client, call.closing(show)))
+
+
+async def create_record_v2(call: ApiRequest) -> ApiResponse:
+    """One new record or several; the answer has no more than their keys and when they were made."""
+    records = _writable(call)
+    limits = call.services.limits
+    if isinstance(call.content, list):
+        drafts = await _drafts(call, records, call.content)
+        return await _create(call, records, drafts, _receipts)
+    draft = read_draft(records.known, call.content, partial=False, limits=limits)
+    return await _create(call, records, [draft], _receipt)
+
+
+async def create_records(call: ApiRequest) -> ApiResponse:
+    """A batch of new records, all or none."""
+    records = _writable(call)
+    raw, pointer, _ = request.batch(call)
+    drafts = await _drafts(call, records, raw, pointer)
+    made = await _made(call, records, drafts, partial(_many, records))
+    return wire.json_answer(201, await each(partial(_written, records), made))
+
+
+async def update_records(call: ApiRequest) -> ApiResponse:
+    """A batch of changes to records that exist, all or none."""
+    records = _writable(call)
+    raw, pointer, beside = request.batch(call, "search_key", "return_keys")
+    drafts = await _drafts(call, records, raw, pointer, partial=True)
+    search_key = beside.get("search_key")
+    if search_key is not None and not isinstance(search_key, str):
+        raise request.invalid("/search_key", "Has to be the name of a field.")
+    names = _return_keys(records, beside["return_keys"]) if "return_keys" in beside else None
+
+    def show(made: Sequence[Record]) -> ApiResponse:
+        seen = updated_json(records, drafts, made)
+        return _many(records, seen) if names is None else _chosen(records, names, seen)
+
+    updated = await updating.update(
+        records,
+        drafts,
+        call.principal.client,
+        call.closing(show),
+        search_key=search_key,
+    )
+    return show(updated)
+
+
+async def clone_record(call: ApiRequest) -> ApiResponse:
+    """A copy of a record under a key of its own."""
+    records = _writable(call)
+    readable = records_of_call(call, Act.READ)
+    content = request.checked_members(call.content, ("filter", "update_with"), ("filter", "update_with"))
+    tests = read_filter(records.known, content["filter"], call.services.limits)
+    draft = read_draft(
+        records.known, content["update_with"], partial=True, limits=call.services.limits, pointer="/update_with"
+    )
+
+    async def sources(most: int) -> list[Record]:
+        result = await find_page(readable, Query(tests, limit=most), call.services.limits)
+        if result.unreadable:
+            raise VaultError(Code.CANNOT_OPEN, "A record that matches the filter does not open.")
+        return result.records
+
+    show: Show = partial(_many, records)
+    return show(await cloning.clone(records, sources, draft, call.principal.client, call.closing(show)))
+
+
+async def migrate_record(call: ApiRequest) -> ApiResponse:
+    """Everything of one record goes to another, and the first one ends."""
+    source, destination = call.path["source"], call.path["destination"]
+    records = records_of_call(call, Act.WRITE, Act.DELETE)
+    await migrating.merge_records(records, source, destination, call.principal.client, call.closing(gone))
+    return GONE
+
+
+async def delete_record(call: ApiRequest) -> ApiResponse:
+    """The end of one record."""
+    await deleting.delete_one(
+        guarded(call.request, records_of_call(call, Act.DELETE)),
+        call.path["record_key"],
+        call.principal.client,
+        call.closing(gone),
+        cascade_by=call.query.get("cascadeBy"),
+    )
+    return GONE
+
+
+async def delete_records(call: ApiRequest) -> ApiResponse:
+    """The end of those of some records that exist."""
+    records = records_of_call(call, Act.DELETE)
+    content = request.checked_members(call.content, ("filter",), ("filter",))
+    names = (KEY,) if records.primary is None else (KEY, records.primary.name)
+    chosen = content["filter"]
+    if not isinstance(chosen, dict) or len(chosen) != 1 or not chosen.keys() <= set(names):
+        text = f"Has to be an object whose one member is {' or '.join(names)}: records are deleted by their keys alone."
+        raise VaultError(Code.INVALID_FILTER, "The filter does not fit this operation.", (Detail("/filter", text),))
+    ((name, given),) = chosen.items()
+    keys = request.strings(given, "/filter" + step(name), call.services.limits.find_maximum)
+    await deleting.delete_many(
+        records, keys, call.principal.client, call.closing(gone), cascade_by=call.query.get("cascadeBy")
+    )
+    return GONE
+
+
+# ---------------------------------------------------------------------- parts
+
+
+async def _drafts(
+    call: ApiRequest, records: Records, raw: Any, pointer: str = "", *, partial: bool = False
+) -> list[RecordDraft]:
+    """What the records of a batch are to be; those of a long one are read on another thread."""
+    long = isinstance(raw, list) and len(raw) > _MANY
+    limits = call.services.limits
+    return await run_in_thread(long, read_drafts, records.known, raw, partial=partial, limits=limits, pointer=pointer)
+
+
+async def _create(call: ApiRequest, records: Records, drafts: Sequence[RecordDraft], show: Show) -> ApiResponse:
+    return show(await _made(call, records, drafts, show))
+
+
+async def _made(call: ApiRequest, records: Records, drafts: Sequence[RecordDraft], show: Show) -> list[Record]:
+    return await writing.store_records(
+        records,
+        drafts,
+        call.principal.client,
+        call.closing(show),
+        on_existing=call.services.on_existing,
+    )
+
+
+def _return_keys(records: Records, given: Any) -> list[str]:
+    names = request.strings(given, "/return_keys", 1000)
+    known = {field.name for field in records.known.fields} | {CREATED_AT, UPDATED_AT, EXPIRES_AT}
+    faults = tuple(
+        Detail(f"/return_keys/{index}", "The schema has no field of this name.")
+        for index, name in enumerate(given)
+        if name not in known
+    )
+    if faults:
+        raise VaultError(Code.INVALID_INPUT, "The body does not fit this operation.", faults)
+    return names
+
+
+def _one(records: Records, status: int, made: Sequence[Record]) -> ApiResponse:
+    return tagged(records, made[0], wire.json_answer(status, _written(records, made[0])))
+
+
+def tagged(records: Records, record: Record, answer: ApiResponse) -> ApiResponse:
+    """The answer with the entity tag of the record that it shows, for who may read it."""
+    if not records.rights.allows(Act.READ):
+        return answer
+    return answer._replace(headers={**answer.headers, "ETag": records.entity_tag(record)})
+
+
+def _many(records: Records, made: Sequence[Record]) -> ApiResponse:
+    return wire.json_answer(201, [_written(records, record) for record in made])
+
+
+def _written(records: Records, record: Record) -> dict[str, Any]:
+    rights = records.rights
+    return wire.written_json(rights.shown(record), rights.redacted_fields)
+
+
+def _chosen(records: Records, names: Sequence[str], made: Sequence[Record]) -> ApiResponse:
+    rights = records.rights
+    redacted = [name for name in rights.redacted_fields if name in names]
+    kept = (*names, "meta")
+    shown = (wire.written_json(rights.shown(record), redacted) for record in made)
+    return wire.json_answer(201, [{name: record[name] for name in kept if name in record} for record in shown])
+
+
+def _receipts(made: Sequence[Record]) -> ApiResponse:
+    return wire.json_answer(201, [_receipt_of(record) for record in made])
+
+
+def _receipt(made: Sequence[Record]) -> ApiResponse:
+    return wire.json_answer(201, _receipt_of(made[0]))
+
+
+def _receipt_of(record: Record) -> dict[str, Any]:
+    return {KEY: record.key, CREATED_AT: to_wire(record.created_at)}
+
+
+def gone(_result: Sequence[Record]) -> ApiResponse:
+    """``GONE``, whatever the result."""
+    return GONE

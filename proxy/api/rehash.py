@@ -1,0 +1,164 @@
+"""Handlers of rehashes: new tokens for some records at once, or for all of them in the background.
+
+Where the specification is silent: a rehash reads records and writes what it has made, so a client needs both rights, and sees the
+values of what it names as they are; else the tokens would tell what its policies hide. A profile key that nobody has is no fault.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from proxy.api import request, wire
+from proxy.api.context import ApiRequest, ApiResponse, shows
+from proxy.clock import to_wire
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.legacy_dialect import ALIASES, COUNTRY
+from proxy.model.policy import Act
+from proxy.model.query import KEY
+from proxy.model.record import Record
+from proxy.model.schema import BODY, PROFILE_KEY, RECORDS_SCHEMA
+from proxy.model.values import ValueFaults, step
+from proxy.storage.changes import Change
+from proxy.vault.maintenance import rehash as rehashing
+from proxy.vault.maintenance.rehash import Rehash, RehashedRecord
+from proxy.vault.maintenance.rehash_job import RehashJob, RehashRequest, RehashRun
+from proxy.vault.maintenance.rehash_rules import ALL_OTHERS, RehashRules, read_dtk, read_rules
+from proxy.vault.records.find import PageAsker
+from proxy.vault.records.history import export
+from proxy.vault.records.repository import Records
+
+_TOKENS: Final = 1000  # of one question what they stand for
+
+
+async def rehash_records(call: ApiRequest) -> ApiResponse:
+    """New tokens for the records of some profile keys."""
+    records, limits = call.records(RECORDS_SCHEMA, Act.READ, Act.WRITE), call.services.limits
+    content = request.checked_members(call.content, ("dtk", "keys", "rules", COUNTRY), ("dtk", "keys", "rules"))
+    request.check_country(call, content)
+    dtk, rules = _read(content)
+    _refuse_unseen(records, rules)
+    keys = request.strings(content["keys"], "/keys", limits.find_maximum)
+    keep = call.keep
+
+    def closing(made: Sequence[RehashedRecord]) -> Sequence[Change]:
+        return () if keep is None else keep(_shown(records, made), [shows(one.record) for one in made])
+
+    plan = Rehash(records, rules, dtk)
+    return _shown(records, await rehashing.rehash_profiles(records, plan, keys, limits.find_maximum, closing))
+
+
+async def resolve_tokens(call: ApiRequest) -> ApiResponse:
+    """Which records and fields tokens stand for."""
+    records = call.records(RECORDS_SCHEMA, Act.READ)
+    content = request.checked_members(call.content, ("tokens",), ("tokens",))
+    tokens = request.strings(content["tokens"], "/tokens", _TOKENS)
+    found = [
+        {"token": one.token, **_named(records, one.record), "field": one.name, "newest": one.newest}
+        for one in await rehashing.resolve_rehashed(records, tokens)
+        if _sees(records, one.name)
+    ]
+    return wire.json_answer(200, {"data": found, "meta": {"count": len(found)}})
+
+
+async def begin_rehash(call: ApiRequest) -> ApiResponse:
+    """A rehash of all records."""
+    content = request.checked_members(call.content, ("dtk", "rules", "forget"))
+    forget = content.get("forget", False)
+    if not isinstance(forget, bool):
+        raise request.invalid("/forget", "Has to be true or false.")
+    if "rules" in content or not forget:
+        dtk, rules = _read({"dtk": None, "rules": None, **content})
+        _refuse_unseen(call.records(RECORDS_SCHEMA, Act.READ, Act.WRITE), rules)
+        wanted = RehashRequest(dtk, msgspec.Raw(wire.encode_json(content["rules"])), forget)
+    else:
+        wanted = RehashRequest("", msgspec.Raw(b"{}"), forget)
+    return wire.json_answer(202, _told(await _job(call).begin(wanted)))
+
+
+async def state(call: ApiRequest) -> ApiResponse:
+    """How far the rehash of all records is, or how the last one ended."""
+    return wire.json_answer(200, _told(_job(call).last))
+
+
+async def stop_rehash(call: ApiRequest) -> ApiResponse:
+    """The end of a rehash of all records, before it is through."""
+    return wire.json_answer(200, _told(await _job(call).stop()))
+
+
+async def tokens(call: ApiRequest) -> ApiResponse:
+    """The tokens that there are of all records, page by page."""
+    records, limits = call.records(RECORDS_SCHEMA, Act.READ), call.services.limits
+    limit = request.query_number(call, "limit", limits.find_default, 1, limits.find_maximum)
+
+    def render(record: Record) -> dict[str, Any] | None:
+        fields = rehashing.newest_tokens(records, record, lambda name: _sees(records, name))
+        return {**_named(records, record), "fields": fields} if fields else None
+
+    page = await export(records, call.query.get("next"), limit, PageAsker(render, call.principal.client), limits)
+    data = [one for one in page.records if one is not None]
+    return wire.json_answer(200, {"data": data, "meta": {"count": len(data), "next": page.next}})
+
+
+# ---------------------------------------------------------------------- parts
+
+
+def _read(content: dict[str, Any]) -> tuple[str, RehashRules]:
+    faults = ValueFaults(1000)
+    dtk, rules = read_dtk(content["dtk"], faults), read_rules(content["rules"], faults)
+    if faults:
+        raise faults.error(Code.INVALID_INPUT, "The rehash cannot be read.")
+    return dtk, rules
+
+
+def _sees(records: Records, name: str) -> bool:
+    """Whether the caller sees what a rule of this name is for as it is."""
+    tells = records.rights.tells
+    known = ALIASES.get(name, name)
+    if name == ALL_OTHERS:
+        return records.rights.view is None
+    return tells(known) if any(field.name == known for field in records.schema.fields) else tells(BODY)
+
+
+def _refuse_unseen(records: Records, rules: RehashRules) -> None:
+    unseen = [step(name) for name in rules if not _sees(records, name)]
+    faults = [Detail(f"/rules{place}", "Is not shown to this client as it is.") for place in unseen]
+    if not records.rights.tells(PROFILE_KEY):
+        faults.append(Detail("/keys", "Profile keys are not shown to this client as they are."))
+    if faults:
+        raise VaultError(
+            Code.INVALID_INPUT, "The access policies of this client hide what is to be rehashed.", tuple(faults)
+        )
+
+
+def _job(call: ApiRequest) -> RehashJob:
+    job = call.space.rehash
+    if job is None:
+        raise VaultError(Code.INTERNAL, "This environment carries out no rehashes of all records.")
+    return job
+
+
+def _named(records: Records, record: Record) -> dict[str, Any]:
+    """What a record is called, as the caller may see it."""
+    return {KEY: record.key, PROFILE_KEY: records.rights.shown(record).fields.get(PROFILE_KEY)}
+
+
+def _shown(records: Records, made: Iterable[RehashedRecord]) -> ApiResponse:
+    data = [{**_named(records, one.record), "fields": one.fields} for one in made]
+    return wire.json_answer(200, {"data": data, "meta": {"count": len(data)}})
+
+
+def _told(run: RehashRun | None) -> dict[str, Any]:
+    """A run as administrators see it; without one, that there was none."""
+    if run is None:
+        return {"state": "none"}
+    return {
+        "run": run.id,
+        "state": str(run.state),
+        "total": run.total,
+        "done": run.done,
+        "failed": run.failed,
+        "unreadable": run.unreadable,
+        "began_at": to_wire(run.began_at),
+        "ended_at": None if run.ended_at is None else to_wire(run.ended_at),
+    }

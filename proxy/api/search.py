@@ -1,0 +1,221 @@
+"""Handlers that search records, add them up, and show what they were."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from proxy.api import request, wire
+from proxy.api.conditions import asked
+from proxy.api.context import ApiRequest, ApiResponse
+from proxy.api.records import records_of_call
+from proxy.errors import Code, VaultError
+from proxy.model.filter_reader import read_aggregate, read_find
+from proxy.model.policy import Act
+from proxy.model.query import KEY, Equals, Query
+from proxy.model.record import Record
+from proxy.net.memory import release
+from proxy.vault.records.aggregate import aggregate_groups
+from proxy.vault.records.find import FoundPage, PageAsker, Render, find_page, page_of
+from proxy.vault.records.history import export, record_versions
+from proxy.vault.records.repository import Records
+
+#: Bytes of sealed records in a page that waits for nobody.
+SMALL_PAGE: Final = 2**20
+
+
+async def find_records(call: ApiRequest) -> ApiResponse:
+    """The records of a schema that match."""
+    return await _find(call, records_of_call(call, Act.READ), call.content)
+
+
+async def read_record(call: ApiRequest) -> ApiResponse:
+    """The record with that key."""
+    records = records_of_call(call, Act.READ)
+    primary = records.primary.name if records.primary is not None else None
+
+    def show(record: Record) -> dict[str, Any]:
+        shown = wire.found(records.rights.shown(record), records.name, primary)
+        return {**shown, **({"meta": meta} if (meta := wire.redacted_fields(records)) else {})}
+
+    return await one(call, records, show)
+
+
+async def one(call: ApiRequest, records: Records, show: Callable[[Record], dict[str, Any]]) -> ApiResponse:
+    """The record whose key is in the path, as the caller is shown it; 304 where it has that. Raises ``VaultError`` (NOT_FOUND)."""
+    query = Query((Equals(KEY, (call.path[KEY],)),), limit=1)
+    found = (await find_page(records, query, call.services.limits)).records
+    if not found:
+        raise VaultError(Code.NOT_FOUND, "There is no record with this key.")
+    tag, conditions = {"ETag": records.entity_tag(found[0])}, asked(call.request)
+    if conditions is not None and conditions.unchanged(tag["ETag"]):
+        return ApiResponse(304, b"", tag)
+    return wire.json_answer(200, show(found[0]))._replace(headers=tag)
+
+
+async def find_direct(call: ApiRequest) -> ApiResponse:
+    """The same, with the name of the schema in the body."""
+    records, content = _named(call)
+    return await _find(call, records, content)
+
+
+async def find_ids(call: ApiRequest) -> ApiResponse:
+    """The keys of the records that match."""
+    records, content = _named(call)
+    return await found_answer(call, records, read_find(records.known, content, call.services.limits), _key)
+
+
+async def aggregate_records(call: ApiRequest) -> ApiResponse:
+    """Figures over the records that match, by group."""
+    records = records_of_call(call, Act.READ)
+    limits = call.services.limits
+    wanted = read_aggregate(records.known, call.content, limits)
+    result = await aggregate_groups(records, wanted, call.principal.client, limits)
+    groups = [{"group": {"keys": group.keys}, "metrics": group.metrics} for group in result.groups]
+    return wire.json_answer(200, {"data": groups, "meta": {"next": result.next}})
+
+
+async def export_records(call: ApiRequest) -> ApiResponse:
+    """All records, page by page, while others write."""
+    records = records_of_call(call, Act.READ)
+    limits = call.services.limits
+    limit = request.query_number(call, "limit", limits.find_default, 1, limits.find_maximum)
+    render = _render(records)
+
+    async def asked(room: int | None) -> tuple[ApiResponse, bool]:
+        asker = PageAsker(render, call.principal.client, room)
+        result = await export(records, call.query.get("next"), limit, asker, limits)
+        meta: dict[str, Any] = {"count": len(result.records), "next": result.next, **wire.redacted_fields(records)}
+        if result.unreadable:
+            meta["unreadable"] = result.unreadable
+        return wire.pages(result.records, meta), result.cut
+
+    return await sized(call, asked)
+
+
+async def record_history(call: ApiRequest) -> ApiResponse:
+    """What a record was, newest version first."""
+    limits = call.services.limits
+    limit = request.query_number(call, "limit", limits.find_default, 1, limits.find_maximum)
+    offset = request.query_number(call, "offset", 0, 0, 2**31 - 1)
+    records = records_of_call(call, Act.READ)
+
+    def render(record: Record) -> bytes:
+        return wire.encode_json(wire.version_json(records.rights.shown(record)))
+
+    return await version_pages(call, records, (limit, offset), render)
+
+
+async def _find(call: ApiRequest, records: Records, content: Any) -> ApiResponse:
+    query = read_find(records.known, content, call.services.limits)
+    return await found_answer(call, records, query, _render(records), wire.redacted_fields(records))
+
+
+async def found_answer(
+    call: ApiRequest, records: Records, query: Query, render: Render[bytes], more: Mapping[str, Any] | None = None
+) -> ApiResponse:
+    """The page of a question, each record rendered as JSON; ``more`` of its ``meta``."""
+
+    async def asked(room: int | None) -> tuple[ApiResponse, bool]:
+        asker = PageAsker(render, call.principal.client, room)
+        result = await page_of(records, query, call.services.limits, asker)
+        meta = wire.meta_of(
+            len(result.records), query.limit, query.offset, result.total, {**page_meta(result), **(more or {})}
+        )
+        return wire.pages(result.records, meta), result.cut
+
+    return await sized(call, asked)
+
+
+async def version_pages(
+    call: ApiRequest, records: Records, span: tuple[int, int], render: Render[bytes]
+) -> ApiResponse:
+    """A page of the versions of a record, each rendered as JSON."""
+    limit, offset = span
+    most = call.services.limits.page_bytes
+
+    async def asked(room: int | None) -> tuple[ApiResponse, bool]:
+        found, total = await record_versions(records, call.path["record_key"], limit, offset, min(most, room or most))
+        meta = wire.meta_of(len(found), limit, offset, total, wire.redacted_fields(records))
+        cut = len(found) < limit and offset + len(found) < total
+        found.reverse()  # what was rendered is let go
+        return wire.pages([render(found.pop()) for _ in range(len(found))], meta), cut
+
+    return await sized(call, asked)
+
+
+async def sized(call: ApiRequest, asked: Callable[[int | None], Awaitable[tuple[ApiResponse, bool]]]) -> ApiResponse:
+    """The answer to a question, within ``SMALL`` bytes if it has room there; else it waits for one of the few large pages.
+
+    A large page holds its place until it is sent, so what all of them have in memory together is bounded.
+    """
+    answer, cut = await asked(SMALL_PAGE)
+    if not cut:
+        return answer
+    large, key = call.services.large_pages, call.principal.client
+    await large.enter(key)
+    try:
+        answer, _ = await asked(None)
+        if answer.stream is None:
+            large.leave(key)
+            return answer
+        return answer._replace(stream=_Leaving(answer.stream, partial(large.leave, key)))
+    except BaseException:
+        large.leave(key)
+        raise
+
+
+class _Leaving:
+    """A stream that gives its place to others as soon as it has ended, or nobody wants it any more."""
+
+    def __init__(self, stream: AsyncIterator[bytes], leave: Callable[[], None]) -> None:
+        self._stream: AsyncIterator[bytes] | None = stream
+        self._leave = leave
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._stream is None:
+            raise StopAsyncIteration
+        try:
+            return await anext(self._stream)
+        except StopAsyncIteration:
+            await self.aclose()
+            raise
+
+    async def aclose(self) -> None:
+        """Let go of what was not sent. Idempotent."""
+        if self._stream is not None:
+            self._stream = None
+            self._leave()
+            release()
+
+    def __del__(self) -> None:
+        if self._stream is not None:  # it was never sent: the request ended before
+            self._leave()
+
+
+def _render(records: Records) -> Render[bytes]:
+    """What makes the JSON of a record that was found."""
+    primary = records.primary.name if records.primary is not None else None
+    shown, name = records.rights.shown, records.name
+    return lambda record: wire.encode_json(wire.found(shown(record), name, primary))
+
+
+def _key(record: Record) -> bytes:
+    return wire.encode_json(record.key)
+
+
+def _named(call: ApiRequest) -> tuple[Records, dict[str, Any]]:
+    """The records of the schema that a body names, and the rest of the body."""
+    content = request.checked_members(call.content, ("schema", "filter", "options"), ("schema",))
+    if not isinstance(content["schema"], str):
+        raise request.invalid("/schema", "Has to be the name of a schema.")
+    rest = {name: value for name, value in content.items() if name != "schema"}
+    return call.records(content["schema"], Act.READ), rest
+
+
+def page_meta(result: FoundPage[Any]) -> dict[str, Any]:
+    """What else ``meta`` tells: how many records of this page did not open, where there are any; the cursor, where there is more."""
+    unreadable = {"unreadable": result.unreadable} if result.unreadable else {}
+    return unreadable if result.next is None else {**unreadable, "next": result.next}

@@ -1,0 +1,253 @@
+"""How records and what belongs to them are written: the one place where a record becomes JSON for callers.
+
+It takes records as ``Rights.shown`` gives them, and no others.
+
+Decimals are JSON numbers with every digit they have; instants are UTC with milliseconds.
+"""
+
+import re
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from proxy.api.context import ApiResponse
+from proxy.clock import to_wire
+from proxy.errors import Code, VaultError
+from proxy.model.query import CREATED_AT, EXPIRES_AT, KEY, UPDATED_AT, VERSION_FIELD
+from proxy.model.record import Attachment
+from proxy.model.rights import VisibleRecord
+from proxy.net.errors import STATUS
+from proxy.net.response import PROBLEM, document, wait_of
+from proxy.vault.records.repository import Records
+
+_PARAMETER: Final = re.compile(r"\{(\w+)\}", re.ASCII)
+_HEAD: Final = b'{"data":['
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+
+
+def encode_json(value: Any) -> bytes:
+    """The JSON of an answer."""
+    return _encode(value)
+
+
+def json_answer(status: int, value: Any) -> ApiResponse:
+    """An answer with that JSON."""
+    return ApiResponse(status, _encode(value))
+
+
+def written_json(record: VisibleRecord, redacted: Sequence[str] = ()) -> dict[str, Any]:
+    """A record as a write answers with it: what was stored, the instants that the service set, and which fields are redacted."""
+    shown = dict(record.fields)
+    shown[CREATED_AT] = to_wire(record.created_at)
+    shown[UPDATED_AT] = to_wire(record.updated_at)
+    if record.expires_at is not None:
+        shown[EXPIRES_AT] = to_wire(record.expires_at)
+    if redacted:
+        shown["meta"] = {"redacted_fields": redacted}
+    return shown
+
+
+def redacted_fields(records: Records) -> dict[str, Any]:
+    """What ``meta`` of a page tells of fields that the caller does not see as they are, where there are any."""
+    names = records.rights.redacted_fields
+    return {"redacted_fields": names} if names else {}
+
+
+def found(record: VisibleRecord, schema: str, primary: str | None) -> dict[str, Any]:
+    """A record as a search answers with it. One of a rule file's entity has no key among its fields, so ``record_key`` is shown."""
+    shown = written_json(record)
+    shown[VERSION_FIELD] = record.version
+    if primary is None:
+        shown[KEY] = record.key
+    base = files_of(record.key or "", schema) if record.attachments else ""
+    shown["attachments"] = [attachment(base, item) for item in record.attachments]
+    return shown
+
+
+def files_of(key: str, schema: str, country: str | None = None) -> str:
+    """Where the files of a record are; with a country in the record-based family. It counts from the address of this listener."""
+    where = f"models/{quote(schema, safe='')}" if country is None else f"records/{country}"
+    return f"/api/{where}/{quote(key, safe='')}/files"
+
+
+def filled(template: str, values: Mapping[str, str]) -> str:
+    """A path of the table of operations with these values of its parameters."""
+    return _PARAMETER.sub(lambda found: quote(values[found[1]], safe=""), template)
+
+
+def attachment(base: str, item: Attachment) -> dict[str, Any]:
+    """An attachment of the record whose files are there."""
+    return {
+        "file_id": item.file_id,
+        "filename": item.filename,
+        "hash": item.hash,
+        "mime_type": item.mime_type,
+        "size": item.size,
+        "created_at": to_wire(item.created_at),
+        "updated_at": to_wire(item.updated_at),
+        "download_link": f"{base}/{item.file_id}",
+    }
+
+
+def version_json(record: VisibleRecord) -> dict[str, Any]:
+    """An entry of a record's history."""
+    return {
+        "version": record.version,
+        "action": str(record.action),
+        "at": to_wire(record.updated_at),
+        "by": record.by,
+        "record": record.fields,
+    }
+
+
+#: Bytes of an answer that are written at once; a smaller one is sent whole.
+PIECE_BYTES: Final = 256 * 1024
+
+
+def pages(items: list[bytes], meta: Mapping[str, Any]) -> ApiResponse:
+    """A page of items that are JSON already, with its ``meta``; a large one is streamed, and what was sent is let go."""
+    tail = b'],"meta":%b}' % _encode(meta)
+    length = len(_HEAD) + sum(map(len, items)) + max(0, len(items) - 1) + len(tail)
+    if length <= PIECE_BYTES:
+        return ApiResponse(200, b"".join((_HEAD, b",".join(items), tail)))
+    return ApiResponse(200, stream=_streamed(items, tail), length=length)
+
+
+async def _streamed(items: list[bytes], tail: bytes) -> AsyncIterator[bytes]:
+    items.reverse()
+    held, size = [_HEAD], len(_HEAD)
+    while items:
+        item = items.pop()
+        for start in range(0, len(item), PIECE_BYTES):
+            piece = item if len(item) <= PIECE_BYTES else item[start : start + PIECE_BYTES]
+            held.append(piece)
+            size += len(piece)
+            if size >= PIECE_BYTES:
+                yield b"".join(held)
+                held, size = [], 0
+        if items:
+            held.append(b",")
+    yield b"".join((*held, tail))
+
+
+def meta_of(count: int, limit: int, offset: int, total: int, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What ``meta`` of a listing tells."""
+    return {"count": count, "limit": limit, "offset": offset, "total": total, **(more or {})}
+
+
+def page_pieces(
+    data: Iterable[Any], limit: int, offset: int, total: int, more: Mapping[str, Any] | None = None
+) -> ApiResponse:
+    """A page of a listing with its ``meta``."""
+    items = list(data)
+    return json_answer(200, {"data": items, "meta": meta_of(len(items), limit, offset, total, more)})
+
+
+# Errors of the vault's own interface: the statuses that its specification gives otherwise than the one table does.
+#
+# ``web.errors.STATUS`` holds for all listeners; ``HERE`` changes it for this one, ``BY_ROUTE`` for single operations.
+
+
+#: On this listener, whatever the operation.
+HERE: Final[Mapping[Code, int]] = MappingProxyType(
+    {
+        Code.CANNOT_OPEN: 422,  # "records cannot be processed" (specification, Errors)
+    }
+)
+
+#: Of the record-based family, whose lists are shorter: 422 and 409 are 400 where they are not listed, and what may succeed in a
+#: moment, or is nobody's mistake, is a server error there.
+_SHORT: Final[Mapping[Code, int]] = {
+    Code.WRONG_COUNTRY: 400,
+    Code.BATCH_TOO_LARGE: 400,
+    Code.TOO_BROAD: 400,
+    Code.UNPROCESSABLE: 400,
+    Code.NO_MATCH: 400,
+    Code.UNSUPPORTED_MEDIA_TYPE: 400,
+    Code.CANNOT_OPEN: 500,
+    Code.CONFLICT: 503,
+}
+_RECORDS: Final[Mapping[tuple[str, Code], int]] = {
+    **{
+        (operation, code): status
+        for operation in ("records_create_many", "records_update_many", "records_find", "records_delete_many")
+        for code, status in _SHORT.items()
+    },
+    ("records_clone", Code.PARTIAL_MATCH_DISABLED): 403,
+    ("records_clone", Code.NO_MATCH): 403,
+    # An aggregation knows no 400: what does not fit is 422, "validation of input parameters failed".
+    ("records_aggregate", Code.INVALID_INPUT): 422,
+    ("records_aggregate", Code.INVALID_FILTER): 422,
+    ("records_delete", Code.WRONG_COUNTRY): 404,
+    ("records_delete", Code.UNPROCESSABLE): 400,
+    ("records_delete", Code.CANNOT_OPEN): 500,
+    ("records_delete", Code.CONFLICT): 503,
+    ("records_download", Code.INVALID_INPUT): 422,
+    ("records_download", Code.WRONG_COUNTRY): 404,
+    ("records_download", Code.CONFLICT): 422,
+    ("records_move_files", Code.UNKNOWN_FILE): 401,
+    ("records_move_files", Code.FILE_EXISTS): 422,
+    ("records_move_files", Code.INVALID_INPUT): 422,
+    ("records_move_files", Code.WRONG_COUNTRY): 404,
+    ("records_move_files", Code.UNSUPPORTED_MEDIA_TYPE): 422,
+    ("records_move_files", Code.TOO_LARGE): 422,
+    ("records_move_files", Code.CONFLICT): 422,
+    ("records_delete_file", Code.INVALID_INPUT): 422,
+    ("records_delete_file", Code.WRONG_COUNTRY): 404,
+    ("records_delete_file", Code.CONFLICT): 422,
+}
+
+#: What policies do not allow is 401, and 403 where the specification lists that.
+_FORBIDDEN: Final = (
+    "clone_record", "upload_attachment", "replace_attachment", "change_attachment", "download_attachment", "move_attachments",
+    "delete_attachment", "records_clone", "records_aggregate", "records_upload", "records_replace_file", "records_change_file",
+    "records_download", "records_move_files", "records_delete_file",
+)  # fmt: skip
+
+#: (operation, code) → status, where the specification's list of an operation says so.
+BY_ROUTE: Final[Mapping[tuple[str, Code], int]] = MappingProxyType(
+    {
+        ("clone_record", Code.PARTIAL_MATCH_DISABLED): 403,
+        ("clone_record", Code.NO_MATCH): 403,
+        **{(operation, Code.ACCESS_DENIED): 403 for operation in _FORBIDDEN},
+        ("delete_record", Code.UNPROCESSABLE): 400,  # more hangs on it by ``cascadeBy`` than a delete takes
+        ("delete_record", Code.CANNOT_OPEN): 500,
+        **_RECORDS,
+        ("show_schema", Code.UNKNOWN_SCHEMA): 404,  # ours: here the schema itself is asked for
+        ("remove_schema", Code.UNKNOWN_SCHEMA): 404,
+        # A move answers 401 for "an attachment identifier is not accessible", and knows neither 400 nor 409, 413 and 415.
+        ("move_attachments", Code.UNKNOWN_FILE): 401,
+        ("move_attachments", Code.FILE_EXISTS): 422,
+        ("move_attachments", Code.INVALID_INPUT): 422,
+        ("move_attachments", Code.UNSUPPORTED_MEDIA_TYPE): 422,
+        ("move_attachments", Code.TOO_LARGE): 422,
+        ("move_attachments", Code.CONFLICT): 422,
+        ("move_attachments", Code.UNKNOWN_SCHEMA): 404,
+        ("download_attachment", Code.INVALID_INPUT): 422,
+        ("download_attachment", Code.CONFLICT): 422,
+        ("download_attachment", Code.UNKNOWN_SCHEMA): 404,
+        ("delete_attachment", Code.INVALID_INPUT): 422,
+        ("delete_attachment", Code.CONFLICT): 422,
+        ("delete_attachment", Code.UNKNOWN_SCHEMA): 404,
+    }
+)
+
+
+def api_status(operation: str, code: Code) -> int:
+    """The status that an operation answers an error with; ``""`` where no operation was reached."""
+    special = BY_ROUTE.get((operation, code))
+    return special if special is not None else HERE.get(code, STATUS[code])
+
+
+def error_answer(operation: str, error: VaultError) -> ApiResponse:
+    """The answer to a request that failed."""
+    status = api_status(operation, error.code)
+    headers: dict[str, str] = {}
+    if (wait := wait_of(error)) is not None:
+        headers["Retry-After"] = str(wait)
+    if status == 401 or error.challenge is not None:
+        headers["WWW-Authenticate"] = error.challenge or "Bearer"  # RFC 9110, section 15.5.2
+    return ApiResponse(status, document(status, error), headers, PROBLEM)

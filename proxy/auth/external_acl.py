@@ -1,0 +1,141 @@
+"""Fine-grained access: the customer's filter endpoint is asked which records the person behind a request may see or change.
+
+The exchange is that of the interface specification. We send ``{"action": …, "type": schema, primary key field: [keys]}`` with the
+token that the caller brought in ``x-client-auth``; the endpoint answers ``{primary key field: [keys]}`` with those that are allowed, or
+``{primary key field: "*"}``. Whatever else it answers allows nothing, and neither does no answer: the request fails.
+
+Here is what is asked and what an answer means, without HTTP; ``web.acl_client`` sends it.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.policy import Act
+from proxy.model.rights import denied
+
+#: The field of a request that the token for the filter endpoint comes in.
+CLIENT_AUTH_HEADER: Final = "x-client-auth"
+
+#: What an action is called in the exchange.
+ACTIONS: Final = {Act.READ: "v1.restapi.read", Act.WRITE: "v1.restapi.write", Act.DELETE: "v1.restapi.delete"}
+
+#: The keys that are allowed; ``None``: all that were asked for.
+Allowed = frozenset[str] | None
+
+#: The name of the property with the keys, for records that have no primary key field of their own.
+_KEY: Final = "record_key"
+
+#: What a bearer token is made of (RFC 6750, section 2.1), and a bound for its length.
+_BEARER: Final = re.compile(r"bearer +([A-Za-z0-9._~+/-]{1,8192}=*)", re.ASCII | re.IGNORECASE)
+
+_encode = msgspec.json.Encoder().encode
+_object: Final = msgspec.json.Decoder(dict[str, list[str] | str]).decode
+
+
+class Asker(Protocol):
+    """Who sends the question."""
+
+    async def ask(self, url: str, token: str, question: bytes) -> bytes:
+        """The body of the endpoint's answer.
+
+        Raises ``VaultError``: FILTER_ENDPOINT_LATE without an answer in time, FILTER_ENDPOINT_WRONG without one that counts.
+        """
+
+
+def question(act: Act, schema: str, primary: str, keys: Sequence[str]) -> bytes:
+    """The body of the request: exactly three properties. Raises ``VaultError`` as ``wrong`` where names would fall together."""
+    if primary in ("action", "type"):
+        raise wrong("the primary key field has the name of another property of the question")
+    return _encode({"action": ACTIONS[act], "type": schema, primary: list(keys)})
+
+
+def parse_answer(body: bytes, primary: str) -> Allowed:
+    """What an answer means. Raises ``VaultError`` (FILTER_ENDPOINT_WRONG) unless it has exactly the one property, once, of the right shape."""
+    try:
+        found = _object(body)
+        if found.keys() == {primary}:
+            json.loads(body, object_pairs_hook=_once)
+    except (msgspec.MsgspecError, ValueError):
+        raise wrong("its answer is not the JSON object that it has to be") from None
+    if found.keys() != {primary}:
+        raise wrong("its answer has other properties than the one it has to have")
+    value = found[primary]
+    if isinstance(value, list):
+        return frozenset(value)
+    if value != "*":
+        raise wrong("its answer is neither an array of strings nor *")
+    return None
+
+
+def _once(pairs: list[tuple[str, object]]) -> None:
+    """Two readers of an object that has a member twice may read two things (RFC 8259, section 4)."""
+    if len(pairs) != 1:
+        raise ValueError("a member stands there twice")
+
+
+def client_auth(fields: Sequence[str]) -> str:
+    """The token of the field's values. Raises ``VaultError`` (UNAUTHORIZED) unless there is one bearer token."""
+    found = _BEARER.fullmatch(fields[0].strip(" \t")) if len(fields) == 1 else None
+    if found is None:
+        text = "Has to be there once, as: Bearer, a space, and the token of whoever the records are for."
+        raise VaultError(
+            Code.UNAUTHORIZED,
+            "A policy of this client asks a filter endpoint about each record, in the name of the person that the request is for.",
+            (Detail(CLIENT_AUTH_HEADER, text),),
+        )
+    return found[1]
+
+
+class Gate:
+    """What the filter endpoint says of the records of one schema to one request. No key is asked about twice for one action."""
+
+    def __init__(self, asker: Asker, url: str, token: str, schema: str, primary: str | None) -> None:
+        self._asker = asker
+        self._url = url
+        self._token = token
+        self._schema = schema
+        self._primary = primary or _KEY
+        self._known: dict[Act, dict[str, bool]] = {}
+
+    async def allowed(self, act: Act, keys: Iterable[str], *, always: bool = False) -> frozenset[str]:
+        """Those of the keys that are allowed. Raises ``VaultError``: FILTER_ENDPOINT_LATE, FILTER_ENDPOINT_WRONG.
+
+        ``always``: the endpoint is asked where there are no keys, too. Of what a search has found it is, even if that is nothing: an
+        answer that failed only where something was found, or came later, would tell of records that are not allowed.
+        """
+        wanted = dict.fromkeys(keys)
+        asked = act in self._known
+        known = self._known.setdefault(act, {})
+        fresh = [key for key in wanted if key not in known]
+        if fresh or (always and not asked):
+            body = question(act, self._schema, self._primary, fresh)
+            told = parse_answer(await self._asker.ask(self._url, self._token, body), self._primary)
+            known.update((key, told is None or key in told) for key in fresh)
+        return frozenset(key for key in wanted if known[key])
+
+    async def need(self, act: Act, keys: Iterable[str]) -> None:
+        """Raise ``VaultError`` (ACCESS_DENIED) unless all of them are allowed; else as ``allowed``."""
+        wanted = frozenset(keys)
+        if await self.allowed(act, wanted) != wanted:
+            raise denied()
+
+
+def wrong(reason: str) -> VaultError:
+    """The failure of an exchange with a filter endpoint; ``reason`` says what it did, never what it said."""
+    return VaultError(
+        Code.FILTER_ENDPOINT_WRONG,
+        f"The filter endpoint of the policy cannot be believed, so nothing is allowed: {reason}.",
+    )
+
+
+def late(seconds: float) -> VaultError:
+    """The failure of an exchange that took too long."""
+    return VaultError(
+        Code.FILTER_ENDPOINT_LATE,
+        f"The filter endpoint of the policy did not answer within {seconds:g} s, so nothing is allowed.",
+    )

@@ -1,0 +1,257 @@
+"""Access tokens of an external issuer: verified by its keys (RFC 7517, RFC 9068), or asked about one by one (RFC 7662).
+
+Who a token stands for is a client that is registered here under the id which the issuer gives it (``Client.external``): environment,
+policies and the right to administer are ours to give, never the token's. Which claims name environment and client is set.
+
+Keys and answers are believed for a minute at most and never past the end of the token; a client that ends, ends at once. An issuer that
+cannot be asked makes no token valid.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from proxy.auth.clients import Client, Clients
+from proxy.clock import Clock
+from proxy.crypto.jws import ForeignKeys, UnknownKeyError
+from proxy.errors import Code, VaultError
+from proxy.model.record import Principal
+
+#: Milliseconds for which keys and answers of an issuer are believed.
+BELIEVED: Final = 60_000
+
+#: Milliseconds between two looks for a key that a token names and nobody knows, and after a look that failed.
+PAUSE: Final = 5_000
+_FAILED: Final = 1_000
+
+#: Tokens that are remembered, as many that are valid as that are not, and milliseconds for which it is kept that one is not.
+MOST_CACHED_ANSWERS: Final = 16_384
+_REFUSED: Final = 10_000
+
+#: Milliseconds that the clocks of issuer and vault may differ for the beginning of a token; its end is exact.
+_SKEW: Final = 60_000
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+ForeignClaims = dict[str, Any]
+
+
+class Expected(NamedTuple):
+    """What has to be in a token, and where."""
+
+    issuer: str | None  #: ``iss``; ``None``: any, where that is optional
+    audience: Callable[[Sequence[str]], bool]  #: whether one of these addresses is ours
+    environment: str | None = "scope"  #: the claim that names the environment; ``None``: where the client is registered
+    client: str = "client_id"  #: the claim that names the client
+    optional: frozenset[str] = frozenset()  #: of ``aud`` and ``iss``, those that may be missing (introspection)
+
+
+class ExternalIssuer(Protocol):
+    """Who knows what a token says."""
+
+    async def claims(self, token: str) -> tuple[ForeignClaims, int]:
+        """What a valid token says, and until when that may be believed, in milliseconds since the epoch.
+
+        Raises ``ValueError`` for a token that is not valid; ``VaultError(ISSUER_UNREACHABLE)``.
+        """
+
+
+class ByKeys:
+    """Tokens are verified here, with keys that the issuer publishes. ``fetch`` gives their document."""
+
+    def __init__(self, fetch: Callable[[], Awaitable[bytes]], clock: Clock) -> None:
+        self._fetch = fetch
+        self._clock = clock
+        self._keys: ForeignKeys | None = None
+        self._at = 0  # when the keys were asked for
+        self._failed: tuple[int, VaultError] | None = None
+        self._asking = asyncio.Lock()
+
+    async def claims(self, token: str) -> tuple[ForeignClaims, int]:
+        keys = await self._fresh(BELIEVED)
+        try:
+            payload = keys.payload(token)
+        except UnknownKeyError:
+            payload = (await self._fresh(PAUSE)).payload(token)
+        found = _decode(payload)
+        if not isinstance(found.get("exp"), int | float) or not found.get("aud"):
+            raise ValueError("the token has no end, or is for nobody")
+        return found, self._at + BELIEVED
+
+    async def _fresh(self, age: int) -> ForeignKeys:
+        """The keys, no older than that."""
+        async with self._asking:
+            now = self._clock()
+            if self._keys is not None and now - self._at < age:
+                return self._keys
+            if self._failed is not None and now - self._failed[0] < _FAILED:
+                raise self._failed[1]
+            try:
+                self._keys = ForeignKeys.read(await self._fetch())
+            except ValueError:
+                self._failed = (now, unreachable("what it publishes is no set of keys"))
+                raise self._failed[1] from None
+            except VaultError as error:
+                self._failed = (now, error)
+                raise
+            self._at = now
+            return self._keys
+
+
+class ByIntrospection:
+    """Tokens are asked about. ``ask`` gives the answer of the issuer."""
+
+    def __init__(self, ask: Callable[[str], Awaitable[bytes]], clock: Clock) -> None:
+        self._ask = ask
+        self._clock = clock
+
+    async def claims(self, token: str) -> tuple[ForeignClaims, int]:
+        now = self._clock()
+        try:
+            found = _decode(await self._ask(token))
+        except msgspec.MsgspecError:
+            raise unreachable("its answer is no JSON object") from None
+        if found.get("active") is not True:
+            raise ValueError("the token is not active")
+        return found, now + BELIEVED
+
+
+class _Kept(NamedTuple):
+    until: int  # milliseconds since the epoch
+    client: Client
+    principal: Principal
+
+
+class External:
+    """Whom tokens of the issuer stand for."""
+
+    def __init__(self, issuer: ExternalIssuer, clients: Clients, expected: Expected, clock: Clock) -> None:
+        self._issuer = issuer
+        self._clients = clients
+        self._expected = expected
+        self._clock = clock
+        self._kept: dict[str, _Kept] = {}
+        #: Apart, so that whoever makes up tokens drives out none that is valid; by digests, for anybody can send long ones.
+        self._bad: dict[bytes, int] = {}
+        self._running: dict[str, asyncio.Task[Principal]] = {}
+
+    def __len__(self) -> int:
+        """How many tokens are remembered."""
+        return len(self._kept) + len(self._bad)
+
+    def remembered(self, token: str) -> Principal | None:
+        """Whom a token stands for that was shown before, and may still be believed."""
+        kept = self._kept.get(token)
+        if kept is None or self._clock() >= kept.until:
+            return None
+        return kept.principal if self._clients.find(kept.client.id) is kept.client else None
+
+    async def principal(self, token: str) -> Principal:
+        """Whom a token stands for. Raises ``VaultError``: UNAUTHORIZED, which does not tell why; ISSUER_UNREACHABLE."""
+        found = self.remembered(token)
+        if found is not None:
+            return found
+        if self._clock() < self._bad.get(_digest(token), 0):
+            raise _refused()
+        task = self._running.get(token)
+        if task is None:  # requests that come together ask once
+            task = self._running[token] = asyncio.create_task(self._asked(token))
+            task.add_done_callback(lambda done: self._ended(token, done))
+        return await asyncio.shield(task)
+
+    def _ended(self, token: str, task: "asyncio.Task[Principal]") -> None:
+        del self._running[token]
+        if not task.cancelled():
+            task.exception()  # whoever waited for it has heard of it, or has gone
+
+    async def _asked(self, token: str) -> Principal:
+        try:
+            claims, until = await self._issuer.claims(token)
+            client, end = self._read(claims)
+        except (ValueError, msgspec.MsgspecError):
+            self._kept.pop(token, None)
+            _keep(self._bad, _digest(token), self._clock() + _REFUSED)
+            raise _refused() from None
+        principal = Principal(client.id, client.environment, client.admin, client.policies)
+        self._bad.pop(_digest(token), None)
+        _keep(self._kept, token, _Kept(min(until, end), client, principal))
+        return principal
+
+    def _read(self, claims: ForeignClaims) -> tuple[Client, int]:
+        """The client that the claims name, and the end of the token. ``ValueError`` when they do not count here."""
+        now, expected = self._clock(), self._expected
+        end = int(_instant(claims, "exp", (now + BELIEVED) / 1000) * 1000)
+        if now >= end or _instant(claims, "nbf", 0) * 1000 > now + _SKEW:
+            raise ValueError("the token has ended, or has not begun")
+        if missing := {"iss", "aud"} - claims.keys() - expected.optional:
+            raise ValueError(f"nothing tells of the token's {' and '.join(sorted(missing))}")
+        if (
+            "iss" in claims
+            and claims["iss"] != expected.issuer
+            and not (expected.issuer is None and "iss" in expected.optional)
+        ):
+            raise ValueError("the token is of another issuer")
+        if "aud" in claims and not expected.audience(_words(claims["aud"])):
+            raise ValueError("the token is for somebody else")
+        (name,) = _words(claims.get(expected.client))
+        places = None if expected.environment is None else frozenset(_scope(claims.get(expected.environment)))
+        found = self._clients.registered(name)
+        fitting = [client for client in found if places is None or client.environment in places]
+        if len(fitting) != 1 or fitting[0].disabled:
+            raise ValueError("the token names no client that is registered, or several")
+        return fitting[0], end
+
+
+_Name = TypeVar("_Name")
+_Value = TypeVar("_Value")
+
+
+def _keep(kept: dict[_Name, _Value], name: _Name, value: _Value) -> None:
+    """Remember one more; the oldest gives way."""
+    kept.pop(name, None)
+    if len(kept) >= MOST_CACHED_ANSWERS:
+        del kept[next(iter(kept))]
+    kept[name] = value
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+
+
+def unreachable(reason: str) -> VaultError:
+    """The failure to ask the issuer; ``reason`` says what it did, never what it said."""
+    error = VaultError(
+        Code.ISSUER_UNREACHABLE, f"The issuer of access tokens cannot be asked, so no token of it is valid: {reason}."
+    )
+    error.retry_after = 1
+    return error
+
+
+def _instant(claims: ForeignClaims, name: str, default: float) -> float:
+    value = claims.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e11:
+        raise ValueError("an instant of the token is none")
+    return value
+
+
+def _words(value: Any) -> list[str]:
+    """One text or a list of them."""
+    found = [value] if isinstance(value, str) else value
+    if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
+        raise ValueError("a claim of the token is no text")
+    return found
+
+
+def _scope(value: Any) -> list[str]:
+    """The words of a scope, which some issuers write as a list."""
+    return [word for text in _words(value) for word in text.split()]
+
+
+def _refused() -> VaultError:
+    return VaultError(
+        Code.UNAUTHORIZED,
+        "The access token is not valid: it has expired, was revoked, or is not for this service. Ask for a new one.",
+    )

@@ -1,0 +1,208 @@
+"""Rights out of policies: what several of them say of one schema, joined, and the functions that redact and mask.
+
+Policies add up. What one of them allows is allowed, a field is as visible as the most generous of those shows it that let
+records be read, and a record is there if it is for one of these: a policy for writing alone must not open what another one
+hides from readers. And what lets records be read must not open them to writers: a record is written or deleted only if it also is
+there for a policy that allows that. What guards the whole does not add up: a filter endpoint that one policy names is
+asked whatever the others say, and two different ones cannot both be, so that nothing is allowed.
+
+A redacted value is the text that its template gives for a number, and that number a keyed hash of the record, the field, the
+policy, the template, and the era of the value: nothing has to be stored to keep it, it changes whenever the value does, and an
+earlier one never comes back.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from proxy.crypto.prf import Prf
+from proxy.errors import VaultError
+from proxy.model.policy import OTHERS, AccessPolicy, Act, FieldVisibility, MaskRule, Visibility, is_technical, row_tests
+from proxy.model.query import AnyOf, Test
+from proxy.model.record import DEFAULTS
+from proxy.model.rights import FirewallMode, Redactor, Rights
+from proxy.model.schema import Field, FieldType, Schema, Storage, Veiled
+from proxy.model.template import capacity, could_give, fill, read_template
+from proxy.tokenization.mask import Visible, mask_text
+
+#: Makes a keyed function for one purpose, as ``Keyset.hasher`` does.
+Keyed = Callable[..., Prf]
+
+#: From the most generous on.
+_GENEROUS: Final = (Visibility.CLEAR, Visibility.MASKED, Visibility.REDACTED, Visibility.HIDDEN)
+_CLEAR: Final = FieldVisibility(Visibility.CLEAR)
+#: In place of every text of a field that is shown in the clear at home; its length tells nothing.
+_OUTSIDE: Final = "********"
+#: Bytes that a keyed hash gives, and those beyond the capacity of a template that make every text equally likely.
+_HASH: Final = 16
+_SPARE: Final = 16
+
+#: Templates of so many texts: an earlier one that comes back was shown before, and is no value that somebody wrote.
+_DISTINCT: Final = 10**9
+
+
+def granted(policies: Sequence[AccessPolicy], schema: Schema, keyed: Keyed) -> Rights:
+    """The rights of a client under these policies; those that name another schema count for nothing here."""
+    own = [policy for policy in policies if policy.schema == schema.name]
+    endpoints = {policy.external_acl for policy in own if policy.external_acl is not None}
+    if not own or len(endpoints) > 1:
+        nobody = Rights(frozenset(), Schema(schema.name, ()), creates=False, files=False)
+        return msgspec.structs.replace(nobody, abroad=nobody)
+    showing = _showing(own)
+    sights = {field.name: _joined([_sight(policy, field) for policy in showing]) for field in schema.fields}
+    rights = _seen(schema, sights, keyed)
+    return msgspec.structs.replace(rights, abroad=_outside(rights, own, schema), **_common(own, schema))
+
+
+def _showing(policies: Sequence[AccessPolicy]) -> Sequence[AccessPolicy]:
+    """Those that decide what is seen: the ones that let records be read, or all where nothing can be read."""
+    return [policy for policy in policies if Act.READ in policy.actions] or policies
+
+
+def full_rights(schema: Schema) -> Rights:
+    """Rights to everything of a schema, which know what is left of them outside of the country."""
+    rights = Rights(frozenset(Act), schema, frozenset(field.name for field in schema.fields))
+    return msgspec.structs.replace(rights, abroad=_outside(rights, (), schema))
+
+
+def firewall(policies: Sequence[AccessPolicy]) -> FirewallMode | None:
+    """What the policies say of callers outside of the country; that they are kept out, if one of them does."""
+    modes = {policy.firewall for policy in policies}
+    return "block" if "block" in modes else "mask" if "mask" in modes else None
+
+
+# ---------------------------------------------------------------------- parts
+
+
+def _sight(policy: AccessPolicy, field: Field) -> tuple[str, FieldVisibility]:
+    """How a policy shows a field, under its name. What does not fit the field any more hides it."""
+    sight = policy.fields.get(field.name) or policy.fields.get(OTHERS, _CLEAR)
+    if is_technical(policy.schema, field):
+        return policy.name, _CLEAR
+    if sight.how in (Visibility.REDACTED, Visibility.MASKED) and field.type is not FieldType.STRING:
+        return policy.name, FieldVisibility(Visibility.HIDDEN)
+    return policy.name, sight
+
+
+def _joined(sights: Sequence[tuple[str, FieldVisibility]]) -> tuple[str, FieldVisibility]:
+    """The most generous one; of several alike the first."""
+    return min(sights, key=lambda named: _GENEROUS.index(named[1].how))
+
+
+def _seen(schema: Schema, sights: dict[str, tuple[str, FieldVisibility]], keyed: Keyed) -> Rights:
+    """The part of rights that says what is seen."""
+    fields: list[Field] = []
+    veils: dict[str, Redactor] = {}
+    for field in schema.fields:
+        policy, sight = sights[field.name]
+        if sight.how is Visibility.CLEAR:
+            fields.append(field)
+        elif sight.how is not Visibility.HIDDEN:
+            fields.append(_veiled(field, sight.how))
+            veils[field.name] = (
+                _masking(sight.mask)
+                if sight.how is Visibility.MASKED
+                else _redacting(sight.format, keyed("redacted", schema.name, field.name, policy, sight.format))
+            )
+    return _with(schema, fields, veils)
+
+
+def _outside(rights: Rights, policies: Sequence[AccessPolicy], schema: Schema) -> Rights:
+    """What is left outside of the country: of what is clear at home, a text shows that it is there, and all else is not shown."""
+    fields: list[Field] = []
+    veils: dict[str, Redactor] = {}
+    unshown: set[str] = set()
+    for field in (rights.view or schema).fields:
+        if is_technical(schema.name, field) or isinstance(field, Veiled):
+            fields.append(field)
+        elif field.type is FieldType.STRING:
+            fields.append(_veiled(field, Visibility.MASKED))
+        else:
+            fields.append(_veiled(field, "not at all"))
+            unshown.add(field.name)
+        if field.type is FieldType.STRING:
+            veils[field.name] = rights.veils.get(field.name, _UNSEEN)
+    seen = _with(schema, fields, veils)
+    return msgspec.structs.replace(seen, names=seen.names - unshown, files=False, **_common(policies, schema))
+
+
+def _common(policies: Sequence[AccessPolicy], schema: Schema) -> dict[str, Any]:
+    """What is the same inside and outside of the country; of no policies, everything."""
+    if not policies:
+        return {"actions": frozenset(Act)}
+    rows = _rows(_showing(policies), schema)
+    return {
+        "actions": frozenset(act for policy in policies for act in policy.actions),
+        "rows": rows,
+        "changing": {
+            act: more for act in (Act.WRITE, Act.DELETE) if (more := _allowing(act, policies, schema)) != rows and more
+        },
+        "acl": next((policy.external_acl for policy in policies if policy.external_acl is not None), None),
+        "firewall": firewall(policies),
+    }
+
+
+def _with(schema: Schema, fields: Sequence[Field], veils: dict[str, Redactor]) -> Rights:
+    names = frozenset(field.name for field in fields)
+    missing = {field.name for field in schema.fields if field.required} - names
+    return Rights(frozenset(), Schema(schema.name, tuple(fields)), names, veils, creates=not missing)
+
+
+def _veiled(field: Field, how: str) -> Veiled:
+    given = {name: getattr(field, name) for name in Field.__struct_fields__}
+    return Veiled(**{**given, "storage": Storage.ENCRYPTED, "partial_match": False, "how": str(how)})
+
+
+def _rows(policies: Sequence[AccessPolicy], schema: Schema) -> tuple[Test, ...]:
+    """What holds for a record of which one of the policies says that it is there. A filter that does not fit any more holds for none."""
+    if any(policy.rows is None for policy in policies):
+        return ()
+    alternatives: list[tuple[Test, ...]] = []
+    for policy in policies:
+        try:
+            alternatives.append(row_tests(policy, schema, DEFAULTS))
+        except VaultError:
+            continue
+    return (AnyOf(tuple(alternatives)),)
+
+
+def _allowing(act: Act, policies: Sequence[AccessPolicy], schema: Schema) -> tuple[Test, ...]:
+    """What holds for a record with which one of the policies allows that."""
+    allowing = [policy for policy in policies if act in policy.actions]
+    return _rows(allowing, schema) if allowing else ()
+
+
+def _redacting(template: str, prf: Prf) -> Redactor:
+    groups = read_template(template)
+    ways = capacity(groups)
+    blocks = -(-(ways.bit_length() // 8 + 1 + _SPARE) // _HASH)
+
+    def redact(rid: int, era: int, _value: str) -> str:
+        place = rid.to_bytes(8, "big") + era.to_bytes(8, "big")
+        number = b"".join([prf(place + bytes((block,))) for block in range(blocks)])
+        return fill(groups, int.from_bytes(number, "big") % ways)
+
+    return Redactor(redact, partial(could_give, groups), distinct=ways >= _DISTINCT)
+
+
+def _masking(mask: MaskRule) -> Redactor:
+    visible = Visible(mask.first, mask.last)
+
+    def masked(_rid: int, _era: int, value: str) -> str:
+        text = mask_text(value, visible, mask.char)
+        return text if text != value else mask.char * len(value)  # signs alone: nothing of it would be masked
+
+    def fits(text: str) -> bool:
+        # Under every mask character a letter may have stood; or signs alone under all of them.
+        return mask.char in text and text in (masked(0, 0, text.replace(mask.char, "x")), mask.char * len(text))
+
+    return Redactor(masked, fits, masks=True)
+
+
+def _eight(_rid: int, _era: int, _value: str) -> str:
+    return _OUTSIDE
+
+
+_UNSEEN: Final = Redactor(_eight, _OUTSIDE.__eq__, masks=True)

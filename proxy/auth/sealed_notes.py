@@ -1,0 +1,92 @@
+"""A note of the store that only the keyset of its environment opens."""
+
+import hashlib
+
+from proxy.crypto.aead import SALT_BYTES, RecordAead
+from proxy.crypto.prf import random_bytes
+from proxy.errors import Code, VaultError
+from proxy.storage.base import Store
+
+
+class SealedNote:
+    """Content is sealed under a fresh salt at each writing and bound to environment and name of the note.
+
+    A note is: 16 bytes of salt, then a sealed body of ``crypto.aead``. Writing compares with what was last read or
+    written here, so that two processes never undo each other's changes without noticing.
+    """
+
+    def __init__(self, store: Store, aead: RecordAead, environment: str, kind: str) -> None:
+        self._digest = b""  # of the content that was last read or written
+        self._store = store
+        self._aead = aead
+        self._name = f"{kind}:{environment}"
+        self._stored: bytes | None = None
+
+    async def read(self) -> bytes | None:
+        """The content; ``None`` when there is no such note. Raises ``VaultError(CANNOT_OPEN)``."""
+        self._stored = await self._store.note(self._name)
+        if self._stored is None:
+            return None
+        content = _opened(self._aead, self._name, self._stored)
+        self._digest = _digest(content)
+        return content
+
+    async def write(self, content: bytes) -> None:
+        """Make this the content, durably. Raises ``VaultError(CONFLICT)`` when somebody else has written since ``read``.
+
+        Who has sealed the same content anew, has not: what was there is what the caller knows.
+        """
+        try:
+            await self._put(content)
+        except VaultError as error:
+            if error.code is not Code.CONFLICT or not await self._says_the_same():
+                raise
+            await self._put(content)
+
+    async def _put(self, content: bytes) -> None:
+        fresh = _sealed(self._aead, self._name, content)
+        await self._store.put_note(self._name, fresh, self._stored)
+        self._stored, self._digest = fresh, _digest(content)
+
+    async def _says_the_same(self) -> bool:
+        """Whether the note of now is another one than was known, of the same content; it is the known one then."""
+        known, now = self._stored, await self._store.note(self._name)
+        if known is None or now is None or _digest(_opened(self._aead, self._name, now)) != self._digest:
+            return False
+        self._stored = now
+        return True
+
+
+async def seal_again(store: Store, aead: RecordAead, name: str) -> bool:
+    """Seal a note with the data key of now; whether it was another one of this keyset that had sealed it.
+
+    Raises ``VaultError(CANNOT_OPEN)``, and what the store raises. No effect on notes that are not sealed.
+    """
+    stored = await store.note(name)
+    if stored is None or not aead.knows(stored[SALT_BYTES:]) or aead.current(stored[SALT_BYTES:]):
+        return False
+    fresh = _sealed(aead, name, _opened(aead, name, stored))
+    try:
+        await store.put_note(name, fresh, stored)
+    except VaultError as error:
+        if error.code is not Code.CONFLICT:
+            raise
+        return False  # somebody has just written it, with the key of now
+    return True
+
+
+def _sealed(aead: RecordAead, name: str, content: bytes) -> bytes:
+    salt = random_bytes(SALT_BYTES)
+    return salt + aead.seal(content, salt, _context(name))
+
+
+def _opened(aead: RecordAead, name: str, stored: bytes) -> bytes:
+    return aead.open(stored[SALT_BYTES:], stored[:SALT_BYTES], _context(name))
+
+
+def _context(name: str) -> bytes:
+    return b"note " + name.encode()
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.sha256(content).digest()

@@ -1,0 +1,149 @@
+"""What the endpoints of the token service answer, without HTTP: requests in as forms, answers out as members of JSON."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from proxy.audit import events
+from proxy.auth.clients import Client
+from proxy.auth.credentials import OAuthError, credentials, invalid_client, invalid_request, read_form, slow_down
+from proxy.auth.passwords import Passwords, Throttle
+from proxy.auth.tokens import TokenIssuer
+from proxy.errors import VaultError
+
+GRANT: Final = "client_credentials"
+TOKEN_PATH: Final = "/oauth2/token"
+INTROSPECTION_PATH: Final = "/oauth2/introspect"
+KEYS_PATH: Final = "/oauth2/jwks"
+
+#: Told the outcome of each request for a token: ``issued``, ``slowed`` or the word of the error.
+ObserveTokens = Callable[[str], None]
+
+
+class TokenService:
+    """The endpoints ``/oauth2/*`` of one instance, and the checks behind them."""
+
+    def __init__(self, tokens: TokenIssuer, passwords: Passwords, throttle: Throttle, observe: ObserveTokens) -> None:
+        self.tokens = tokens
+        self.clients = tokens.clients
+        self.keys = tokens.keys
+        self.audiences = tokens.audiences
+        self._passwords = passwords
+        self._throttle = throttle
+        self.networks = throttle.known
+        self._observe = observe
+
+    def close(self) -> None:
+        """Let the threads that check secrets end."""
+        self._passwords.close()
+
+    async def token(self, body: bytes, authorization: str | None, address: str) -> dict[str, Any]:
+        """An access token for a client that proves itself (RFC 6749, section 4.4). Raises ``OAuthError``."""
+        try:
+            answer = await self._token(body, authorization, address)
+        except OAuthError as error:
+            self._observe("slowed" if error.retry_after is not None else error.error)
+            raise
+        self._observe("issued")
+        return answer
+
+    async def _token(self, body: bytes, authorization: str | None, address: str) -> dict[str, Any]:
+        form = read_form(body)
+        client = await self._authenticated(form, authorization, address)
+        if "grant_type" not in form:
+            raise invalid_request("The parameter grant_type is missing.")
+        if form["grant_type"] != GRANT:
+            raise OAuthError("unsupported_grant_type", "The only grant here is client_credentials.")
+        if form.get("scope", client.environment).split() != [client.environment]:
+            raise OAuthError("invalid_scope", "The scope is the id of the environment of the credentials.")
+        try:
+            audience = self.audiences.ours(form.get("audience", ""))
+        except ValueError:
+            raise OAuthError(
+                "invalid_target", "An audience is not an address of this service; see the setting auth.audiences."
+            ) from None
+        return {
+            "access_token": self.tokens.issue(client, audience),
+            "token_type": "bearer",
+            "expires_in": self.tokens.lifetime,
+            "scope": client.environment,
+        }
+
+    async def introspection(self, body: bytes, authorization: str | None, address: str) -> dict[str, Any]:
+        """Whether a token is valid, for a client of the same environment (RFC 7662). Raises ``OAuthError``.
+
+        The client proves itself as at the token endpoint, or with an access token of its own.
+        """
+        form = read_form(body)
+        environment = await self._asking(form, authorization, address)
+        if "token" not in form:
+            raise invalid_request("The parameter token is missing.")
+        claims = self.tokens.claims(form["token"])
+        if claims is None or claims.scope != environment:
+            return {"active": False}
+        return {
+            "active": True,
+            "scope": claims.scope,
+            "client_id": claims.client_id,
+            "token_type": "bearer",
+            "exp": claims.exp,
+            "iat": claims.iat,
+            "sub": claims.sub,
+            "aud": claims.aud,
+            "iss": claims.iss,
+            "jti": claims.jti,
+        }
+
+    def metadata(self) -> dict[str, Any]:
+        """What a client needs to know of this server (RFC 8414)."""
+        issuer = self.audiences.first
+        methods = ["client_secret_basic", "client_secret_post"]
+        return {
+            "issuer": issuer,
+            "token_endpoint": issuer + TOKEN_PATH,
+            "token_endpoint_auth_methods_supported": methods,
+            "introspection_endpoint": issuer + INTROSPECTION_PATH,
+            "introspection_endpoint_auth_methods_supported": [*methods, "Bearer"],
+            "jwks_uri": issuer + KEYS_PATH,
+            "grant_types_supported": [GRANT],
+            "response_types_supported": ["none"],  # required, and never empty (RFC 8414, sections 2 and 3.2)
+        }
+
+    def jwks(self) -> dict[str, Any]:
+        """The keys that tokens can be verified with elsewhere (RFC 7517)."""
+        return {"keys": self.keys.public()}
+
+    async def _asking(self, form: Mapping[str, str], authorization: str | None, address: str) -> str:
+        """The environment of the client that introspects."""
+        scheme, _, token = (authorization or "").partition(" ")
+        if scheme.lower() != "bearer":
+            return (await self._authenticated(form, authorization, address)).environment
+        claims = self.tokens.claims(token.strip(" "))
+        if claims is None:
+            raise invalid_client("The access token is not valid.")
+        return claims.scope
+
+    def _check_pace(self, client: str, address: str) -> None:
+        wait = self._throttle.wait(client, address)
+        if wait:
+            raise slow_down(math.ceil(wait / 1000))
+
+    async def _authenticated(self, form: Mapping[str, str], authorization: str | None, address: str) -> Client:
+        sent = credentials(authorization, form)
+        self._check_pace(sent.client, address)  # before it takes room from others
+        try:
+            source, known = self._throttle.source(sent.client, address)
+            async with self._passwords.turn(source, known=known):
+                self._check_pace(sent.client, address)  # what came before it in the queue may have failed
+                client = self.clients.find(sent.client)
+                events.about(client.id if client is not None else None)
+                fits = await self._passwords.fits(client.secret if client else None, sent.secret)
+                if client is None or not fits or client.disabled:
+                    self._throttle.failed(sent.client, address)
+                    raise invalid_client()
+                self._throttle.succeeded(sent.client, address)
+        except VaultError as error:
+            raise slow_down(error.retry_after or 1, 503) from None
+        if self.clients.find(client.id) is not client:  # changed while its secret was checked
+            raise invalid_client()
+        return client

@@ -1,0 +1,316 @@
+"""What the vault's own interface works with: the services of its handlers, joined of what bootstrap has opened."""
+
+import asyncio
+import os
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from proxy.api.access import bearer
+from proxy.api.audit import Auditing
+from proxy.api.context import Administered, Services, Space
+from proxy.api.idempotency import repeating
+from proxy.api.wire import api_status
+from proxy.auth.external_issuer import ByIntrospection, ByKeys, Expected, External
+from proxy.auth.policies import AuthOptions, Policies, open_policies, open_service
+from proxy.auth.token_service import TokenService
+from proxy.bootstrap.edge import EdgeGuard
+from proxy.clock import Clock
+from proxy.config import Settings
+from proxy.config.settings import SecretSource
+from proxy.crypto.keyset import Keyset
+from proxy.errors import Code, Detail, VaultError
+from proxy.functions.installed import installed
+from proxy.functions.runner import Bounds, Runner
+from proxy.model.record import DEFAULTS, RecordLimits
+from proxy.net.client_address import Trusted
+from proxy.net.outbound import AclClient, IssuerClient, Outbound, Reach
+from proxy.net.tls import client_context
+from proxy.storage.base import Store
+from proxy.telemetry import logs
+from proxy.telemetry.metrics import Metrics
+from proxy.vault.attachment_content import Contents
+from proxy.vault.collection import HistoryPolicy
+from proxy.vault.idempotency import Replies, system_collection
+from proxy.vault.maintenance.rehash_job import open_job
+from proxy.vault.schemas.catalog import Catalog
+from proxy.vault.vault import Vault
+
+_log = logs.logger("vault")
+
+
+async def environment_services(vault: Vault, catalog: Catalog, contents: Contents | None) -> Space:
+    """What the interface works with in the environment of a vault. Raises ``VaultError`` when the store cannot be written."""
+    system, policies = await system_collection(vault), await policies_of(vault)
+    job = await open_job(vault, catalog, _report)
+    catalog.closes(job.close)
+    once = repeating(Replies(), system)
+    return Space(catalog=catalog, once=once, policies=policies, contents=contents, rehash=job)
+
+
+def _report(error: VaultError) -> None:
+    _log.error("a rehash of all records failed and will be tried again", code=error.code, text=error.message)
+
+
+class Around(NamedTuple):
+    """What the interface shares with the rest of an instance."""
+
+    auth: TokenService
+    metrics: Metrics
+    guard: EdgeGuard
+    audit: Auditing
+
+
+async def policies_of(vault: Vault) -> Policies:
+    """The access policies of the environment of a vault. Raises ``VaultError`` when the store cannot be read."""
+    around = (await system_collection(vault)).around
+    return await open_policies(around.store, around.keyset)
+
+
+def interface(settings: Settings, realm: Administered, around: Around) -> Services:
+    """The services of an instance with these environments; whoever asks for them closes ``functions`` at the end.
+
+    Raises ``VaultError`` when an installed function cannot be called.
+    """
+    auth, metrics, guard, audit = around
+
+    def observe(operation: str, status: int, seconds: float) -> None:
+        metrics.cell("domicile_api_requests_total", operation, str(status)).value += 1
+        metrics.buckets("domicile_api_seconds").observe(seconds)
+
+    return Services(
+        spaces=realm.spaces,
+        environments=realm,
+        access=bearer(auth.tokens),
+        auth=auth,
+        audit=audit,
+        trusted=Trusted(settings.trusted_proxies),
+        functions=runner(settings),
+        observe=observe,
+        body_limit=settings.limits.body,
+        country=settings.country,
+        limits=limits(settings),
+        on_existing=settings.models.on_existing,
+        firewall=guard.firewall,
+        screened=guard.screened("vault"),
+        quotas=guard.quotas,
+        limited=guard.limited("vault"),
+    )
+
+
+def runner(settings: Settings) -> Runner:
+    """What runs the resident functions that are installed. Raises ``VaultError(BAD_SETTINGS)`` for one that cannot be called."""
+    given = settings.functions
+    bounds = Bounds(given.time / 1000, given.memory, given.running)
+    return Runner(installed(), bounds, lambda error: api_status("", error.code))
+
+
+def limits(settings: Settings) -> RecordLimits:
+    """The bounds of single requests; a page is never larger than what may be asked for."""
+    most = settings.limits.find
+    given = settings.limits
+    default = min(most, DEFAULTS.find_default)
+    return RecordLimits(find_maximum=most, find_default=default, batch=given.batch, page_bytes=given.page)
+
+
+def history_policy(settings: Settings) -> HistoryPolicy:
+    """How long past versions stay."""
+    return HistoryPolicy(settings.history.keep, settings.history.keep_deleted)
+
+
+# Who may call the vault's own interface: the token service of the settings, and its upkeep.
+
+
+_access_log = logs.logger("access")
+
+_TOKENS: Final = "domicile_token_requests_total"
+
+
+async def open_access(
+    settings: Settings, store: Store, keysets: Mapping[str, Keyset], clock: Clock, metrics: Metrics
+) -> TokenService:
+    """The token service of an opened store and the environments of these keysets; says what to do where nobody could call it. ``close`` it after use."""
+    options = AuthOptions(settings.auth.token_lifetime, settings.auth.audiences, apart(settings))
+
+    def observe(outcome: str) -> None:
+        metrics.cell(_TOKENS, outcome).value += 1
+
+    service = await open_service(store, keysets, clock, observe, options)
+    service.audiences.listening(str(settings.listen.vault))  # told again once the port is known
+    if not len(service.clients):
+        # Not a warning: who has an application behind the proxy, and nothing else, needs none.
+        _access_log.info(
+            "no client can use the vault's own interface yet: stop, run `domicile init` or `domicile client create`, "
+            "and start again"
+        )
+    return service
+
+
+def apart(settings: Settings) -> bool:
+    """Whether tokens of the external issuer name the environment that they are for."""
+    return settings.auth.environment_claim is not None
+
+
+async def keep_keys(service: TokenService, interval: float) -> None:
+    """Rotate signing keys by their age, and write down where clients have authenticated from, for ever.
+
+    What fails is told and tried again; the key before goes on signing. At the end the networks are written once more.
+    """
+    try:
+        while True:
+            await asyncio.sleep(interval)
+            await _rotate(service)
+            await _write_networks(service)
+    finally:
+        await _write_networks(service)
+
+
+async def _rotate(service: TokenService) -> None:
+    before = service.keys.current.kid
+    try:
+        await service.keys.upkeep()
+    except VaultError as error:
+        _access_log.error(
+            "the key that signs access tokens is due, and could not be replaced",
+            code=error.code,
+            text=error.message,
+        )
+        return
+    if service.keys.current.kid != before:
+        _access_log.info("another key signs access tokens from now on")
+
+
+async def _write_networks(service: TokenService) -> None:
+    try:
+        await service.networks.save()
+    except VaultError as error:
+        _access_log.warning("the known networks of clients could not be written", code=error.code, text=error.message)
+
+
+# Secrets that the settings name by their place.
+
+
+#: Characters of a secret.
+_LONGEST: Final = 4096
+
+_SCRAPER: Final = "admin.metrics_token"
+_SHORTEST: Final = 16
+
+
+def read_secret(place: SecretSource, setting: str) -> str:
+    """The secret, without white space around it. ``VaultError`` (BAD_SETTINGS) when it cannot be read, or there is none."""
+    if place.source == "env":
+        text, what = os.environ.get(place.place, ""), f"the environment variable {place.place}"
+    else:
+        what = place.place
+        try:
+            text = Path(place.place).read_bytes()[: _LONGEST + 1].decode()
+        except OSError as error:
+            raise _unusable(setting, f"{what} cannot be read ({error.strerror})") from None
+        except UnicodeDecodeError:
+            raise _unusable(setting, f"{what} holds no text") from None
+    secret = text.strip()
+    if not secret or len(secret) > _LONGEST or not secret.isprintable():
+        raise _unusable(setting, f"{what} holds no secret: one line of printable characters is needed")
+    return secret
+
+
+def scraper_secret(settings: Settings) -> Callable[[], str | None]:
+    """What tells the secret of scrapers whenever it is asked for, so that its file may change.
+
+    Raises ``VaultError`` (BAD_SETTINGS) as ``read_secret``, and for a secret that could be guessed.
+    """
+    place = settings.admin.metrics_token
+    if place is None:
+        return lambda: None
+    if len(read_secret(place, _SCRAPER)) < _SHORTEST:
+        raise _unusable(_SCRAPER, f"the secret is shorter than {_SHORTEST} characters, and could be guessed")
+
+    def secret() -> str | None:
+        try:
+            found = read_secret(place, _SCRAPER)
+        except VaultError:  # the file is gone or being replaced: nobody knows the secret meanwhile
+            return None
+        return found if len(found) >= _SHORTEST else None
+
+    return secret
+
+
+def _unusable(setting: str, text: str) -> VaultError:
+    return VaultError(Code.BAD_SETTINGS, "A secret that the settings name cannot be used.", (Detail(setting, text),))
+
+
+# Who is asked about access outside of this program: filter endpoints of access policies, and an external issuer of tokens.
+
+
+#: Seconds within which the issuer has to answer.
+_ISSUER: Final = 5.0
+
+
+@asynccontextmanager
+async def outbound_clients(
+    services: Services, settings: Settings, metrics: Metrics, clock: Clock
+) -> AsyncIterator[None]:
+    """Let the services ask whom the settings name. Raises ``VaultError`` (BAD_SETTINGS) for files that cannot be used."""
+
+    def observe(outcome: str) -> None:
+        metrics.cell("domicile_acl_requests_total", outcome).value += 1
+
+    async with AsyncExitStack() as stack:
+        seconds, context = settings.acl.timeout / 1000, _context(settings.acl.authorities, "acl.authorities")
+        services.acl = AclClient(await stack.enter_async_context(Outbound(seconds, context)), observe)
+        services.reach = Reach(settings.acl.allow)
+        bounded = Outbound(seconds, context, services.reach)
+        services.acl_elsewhere = AclClient(await stack.enter_async_context(bounded), observe)
+        if settings.auth.issuer is not None:
+            context = _context(settings.auth.issuer_authorities, "auth.issuer_authorities")
+            outbound = await stack.enter_async_context(Outbound(_ISSUER, context))
+            services.access = bearer(services.auth.tokens, external(services, settings, outbound, clock))
+        yield
+
+
+def external(services: Services, settings: Settings, outbound: Outbound, clock: Clock) -> External:
+    """What knows whom tokens of the external issuer stand for; raises as ``asking``."""
+    given = settings.auth
+    if given.issuer is None:
+        raise ValueError("the settings name no external issuer")
+    secret = None
+    if given.introspection_credentials is not None:
+        secret = read_secret(given.introspection_credentials, "auth.introspection_credentials")
+    client = IssuerClient(outbound, given.issuer.url, secret)
+    issuer = ByKeys(client.keys, clock) if given.issuer.how == "jwks" else ByIntrospection(client.introspect, clock)
+    audience = _among(given.issuer_audiences) if given.issuer_audiences else services.auth.audiences.meets
+    optional = given.introspection_optional_claims
+    expected = Expected(given.issuer_name, audience, given.environment_claim, given.client_claim, optional)
+    return External(issuer, services.auth.clients, expected, clock)
+
+
+def check_asking(settings: Settings) -> str:
+    """How tokens of an external issuer are taken. Raises what a start would say of the files for what is asked outside."""
+    _context(settings.acl.authorities, "acl.authorities")
+    if settings.auth.issuer is not None:
+        _context(settings.auth.issuer_authorities, "auth.issuer_authorities")
+    if settings.auth.introspection_credentials is not None:
+        read_secret(settings.auth.introspection_credentials, "auth.introspection_credentials")
+    scraper_secret(settings)
+    given = settings.auth
+    if given.issuer is None:
+        return ""
+    optional = sorted(given.introspection_optional_claims)
+    lacking = f", whose answers may lack {' and '.join(optional)}" if optional else ""
+    return f"access tokens of {given.issuer_name or 'any issuer'} by {given.issuer.how}{lacking}"
+
+
+def _among(names: Sequence[str]) -> Callable[[Sequence[str]], bool]:
+    return lambda named: any(name in names for name in named)
+
+
+def _context(authorities: Path | None, setting: str) -> ssl.SSLContext:
+    try:
+        return client_context(authorities)
+    except VaultError as error:
+        faults = tuple(Detail(setting, detail.text) for detail in error.details)
+        text = "The file with authorities for https:// cannot be used."
+        raise VaultError(Code.BAD_SETTINGS, text, faults) from None

@@ -1,0 +1,205 @@
+"""Who is let in, and how often, as the settings say: the data firewall with its database, the limits, and what keeps both fresh."""
+
+import resource
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from proxy.config import Settings
+from proxy.crypto.prf import Prf
+from proxy.edge.concurrency import ConcurrencyLimit
+from proxy.edge.connections import ConnectionLimit
+from proxy.edge.firewall import Firewall, Mode
+from proxy.edge.geoip import Countries, read_database
+from proxy.edge.limits import Quotas
+from proxy.edge.rate_limit import RatePolicy, Rates
+from proxy.errors import Code
+from proxy.net.client_address import Trusted
+from proxy.telemetry import logs
+from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.reloads import Reload
+
+if TYPE_CHECKING:
+    from proxy.edge.shared_limits import Shared
+
+_log = logs.logger("guard")
+
+_LIMITED: Final = "domicile_limited_requests_total"
+
+#: Descriptors that are of use: a connection takes memory besides.
+MOST_FILES: Final = 65_536
+
+#: Descriptors of the program itself: database, audit log, files on their way, the administration listener with its connections.
+_OWN: Final = 64
+_ADMIN_CONNECTIONS: Final = 16
+
+#: Connections that wait to be accepted; the kernel may hold fewer.
+_BACKLOG: Final = 4096
+
+#: Requests of one client that wait for their turn; a head is all that is kept of each.
+_WAITING: Final = 1024
+
+#: What makes keyed hashes for one purpose.
+HasherFactory = Callable[[str], Prf]
+
+
+@dataclass(slots=True)
+class EdgeGuard:
+    """What both listeners ask about their callers."""
+
+    firewall: Firewall
+    quotas: Quotas
+    metrics: Metrics
+    first: ConnectionLimit  #: what new connections of callers pass before anything else
+    admin: ConnectionLimit  #: the same at the administration listener, out of descriptors that callers never get
+    shared: "Shared | None" = None  #: what counts for several replicas
+
+    def screened(self, listener: str) -> Callable[[str], None]:
+        """What a listener tells of requests from outside."""
+
+        def count(outcome: str) -> None:
+            self.metrics.cell("domicile_firewall_requests_total", listener, outcome).value += 1
+
+        return count
+
+    def limited(self, listener: str) -> Callable[[str], None]:
+        """What a listener tells of requests that are over a limit."""
+
+        def count(limit: str) -> None:
+            self.metrics.cell(_LIMITED, listener, limit).value += 1
+
+        return count
+
+    def states(self) -> list[Reload]:
+        """What may be stale."""
+        countries = self.firewall.countries
+        return [] if countries is None else [countries.state]
+
+    def work(self) -> list[Coroutine[Any, Any, None]]:
+        """What runs as long as the instance does."""
+        countries, shared = self.firewall.countries, self.shared
+        watching = [] if countries is None else [countries.watch()]
+        return watching if shared is None else [*watching, shared.run()]
+
+    def share(self, store: str | None, hasher: HasherFactory) -> None:
+        """Count together with the replicas that have the same store and the same keys; ``None``: for this process alone."""
+        counted = [rates for rates in (self.quotas.credential, self.quotas.address) if rates is not None]
+        if store is None or not counted:
+            return
+        from proxy.edge.shared_limits import Shared
+
+        up, hashed = self.metrics.cell("domicile_limits_store_up"), hasher("limits")
+
+        def name(limit: str, key: str) -> str:
+            """Whose a count is, is nobody's business in the store."""
+            return hashed(f"{limit} {key}".encode()).hex()
+
+        def told(there: bool) -> None:
+            up.value = int(there)
+
+        self.shared = Shared(store, counted, name, told)
+
+    async def reload(self) -> None:
+        """Read the database again, changed or not; a fault is told, and changes nothing else."""
+        if self.firewall.countries is not None:
+            await self.firewall.countries.reload()
+
+
+def open_guard(settings: Settings, metrics: Metrics) -> EdgeGuard:
+    """The guard of an instance. Raises ``VaultError`` (BAD_SETTINGS) if the database of countries cannot be used."""
+    files = OpenFiles.of(resource.getrlimit(resource.RLIMIT_NOFILE)[0], settings.upstream.connections)
+    closed = metrics.cell("domicile_limited_connections_total")
+
+    def told() -> None:
+        closed.value += 1
+
+    given, trusted = settings.limits, Trusted(settings.trusted_proxies)
+    most = files.callers if given.connections is None else given.connections
+    if most > files.callers:
+        _log.warning(
+            "limits.connections is more than the limit of open files allows: raise that limit", count=files.callers
+        )
+    of_address = most // 2 if given.address_connections is None else given.address_connections
+    first = ConnectionLimit(most, of_address, trusted, told)
+    admin = ConnectionLimit(_ADMIN_CONNECTIONS, 0, Trusted(()), told)
+    quotas = _quotas(settings, metrics)
+    first.backlog = files.backlog
+    admin.backlog = min(admin.backlog, files.backlog)
+    return EdgeGuard(_firewall(settings, metrics), quotas, metrics, first, admin)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFiles:
+    """How the descriptors of the process are shared out."""
+
+    callers: int  #: open connections of callers
+    backlog: int  #: connections of a listener that may be accepted at one time, before they are counted
+
+    @classmethod
+    def of(cls, limit: int, upstream: int) -> "OpenFiles":
+        """Of so many in all. What is kept back: some for the program itself (store, audit log, administration), some for connections
+        that were accepted and not yet counted, and those to applications, up to a quarter.
+        """
+        limit = MOST_FILES if limit < 0 else min(limit, MOST_FILES)
+        backlog = min(_BACKLOG, max(64, limit // 8))
+        return cls(max(16, limit - _OWN - 2 * backlog - min(upstream, limit // 4)), backlog)
+
+
+def raise_file_limit() -> int:
+    """Let the process have as many open files as it is allowed to, up to ``MOST_FILES``; how many these are."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited = resource.RLIM_INFINITY
+    most = MOST_FILES if hard == unlimited else min(hard, MOST_FILES)
+    if soft == unlimited or soft >= most:
+        return soft
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    except (OSError, ValueError):
+        _log.warning("the limit of open files could not be raised", count=soft)
+        return soft
+    return most
+
+
+def _quotas(settings: Settings, metrics: Metrics) -> Quotas:
+    given = settings.limits
+    uploads = metrics.cell(_LIMITED, "vault", "uploads")
+    concurrent = metrics.cell(_LIMITED, "vault", "concurrent")
+
+    def rates(name: str, per_second: int) -> Rates | None:
+        return Rates(RatePolicy(name, per_second, given.burst)) if per_second else None
+
+    def refused_upload() -> None:
+        uploads.value += 1
+
+    def refused() -> None:
+        concurrent.value += 1
+
+    return Quotas(
+        rates("credential", given.requests_per_second),
+        rates("address", given.address_requests_per_second),
+        ConcurrencyLimit(given.concurrent, _WAITING, told=refused),
+        ConcurrencyLimit(given.uploads, 0, Code.TOO_MANY_UPLOADS, refused_upload),
+        Trusted(settings.trusted_proxies),
+    )
+
+
+def _firewall(settings: Settings, metrics: Metrics) -> Firewall:
+    given = settings.firewall
+    countries = None
+    if given.country_database is not None:
+        failures = metrics.cell("domicile_firewall_database_failures_total")
+
+        def failed() -> None:
+            failures.value += 1
+
+        countries = Countries(given.country_database, failed, Reload(metrics, "countries"))
+        metrics.watch("domicile_firewall_database_age_seconds", lambda: countries.age)
+    return Firewall(Mode(given.mode), settings.country, given.allow, countries, Trusted(settings.trusted_proxies))
+
+
+def check_firewall(path: Path) -> str:
+    """The file and its age. Raises what a start would say of it."""
+    days = max(0, int((time.time() - read_database(path).built) / 86_400))
+    return f"{path}, built {days} days ago"

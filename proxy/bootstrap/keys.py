@@ -1,0 +1,255 @@
+"""The keys of a running instance: what there is, other ones at any time, and sealing anew in the background."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Final, NamedTuple
+
+import msgspec
+
+from proxy.auth.tokens import SigningKeys
+from proxy.crypto.aead import MOST_SEALINGS
+from proxy.crypto.key_sources import KeySource
+from proxy.errors import Code, VaultError
+from proxy.model.record import DEFAULT, DataKeys, KeyKind, KeysTold
+from proxy.storage.base import Store
+from proxy.telemetry import logs
+from proxy.telemetry.metrics import Metrics
+from proxy.vault.maintenance.key_usage import drop_keys, renew_keys, rewrap, wrapper
+from proxy.vault.maintenance.reencryption import ReencryptionJob, ReencryptionRun
+from proxy.vault.vault import Vault
+
+_log = logs.logger("keys")
+
+#: Sealings after which their number is written down. After a crash so many are taken for done that nobody wrote down.
+_NOTED: Final = 65_536
+
+
+class _Counted(msgspec.Struct, frozen=True):
+    key: str
+    sealings: int
+    whole: bool  #: the process that wrote it sealed nothing afterwards
+
+
+_decode = msgspec.json.Decoder(_Counted).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class Places(NamedTuple):
+    """Where keys are."""
+
+    store: Store
+    source: KeySource
+    signing: SigningKeys
+
+
+class InstanceKeys:
+    """All keys of an instance. ``start`` before use, ``close`` after it. ``vaults`` tells which environments are open.
+
+    ``reseals``: what older keys have sealed is sealed anew in the background; else the next instance that starts does that.
+    """
+
+    def __init__(
+        self,
+        places: Places,
+        vaults: Callable[[], Iterable[Vault]],
+        metrics: Metrics,
+        *,
+        reseals: bool = True,
+    ) -> None:
+        self.vaults = vaults
+        self._reseals = reseals
+        self._store, self._source, self._signing = places
+        self._metrics = metrics
+        self._watched: dict[str, _Watched] = {}
+        self._changing = asyncio.Lock()
+
+    async def start(self) -> None:
+        """Bring a rotation of the master key that was interrupted to its end; go on with what was being sealed anew."""
+        try:
+            if self._source.staged() is not None:
+                await self._rotate_master()
+        except VaultError as error:  # both keys open everything, so nobody has to wait for it
+            _log.error("a master key still waits to follow", code=error.code, text=error.message)
+        await self._follow()
+
+    async def close(self) -> None:
+        """Stop; what is being sealed anew goes on at the next start."""
+        for watched in self._watched.values():
+            if self._reseals:
+                await watched.note(whole=True)
+            await watched.resealing.close()
+
+    @asynccontextmanager
+    async def kept(self) -> AsyncIterator["InstanceKeys"]:
+        """These keys, started; closed when the block ends."""
+        await self.start()
+        try:
+            yield self
+        finally:
+            await self.close()
+
+    async def listed(self) -> KeysTold:
+        """Every key there is, by its id; no key itself."""
+        async with self._changing:
+            await self._follow()
+            return KeysTold(
+                self._source.load().id,
+                tuple(self._signing.known),
+                [await watched.told() for watched in self._watched.values()],
+            )
+
+    async def rotate(self, kind: KeyKind, environment: str = DEFAULT) -> None:
+        """Another key of that kind from now on; of data keys that of one environment.
+
+        Raises ``VaultError``: NOT_FOUND for an environment that is not there, BAD_KEYS and NOT_WRITABLE where the key source cannot
+        hold another master key, CONFLICT, and what the store raises. The key before goes on then.
+        """
+        async with self._changing:
+            if kind is KeyKind.SIGNING:
+                await self._signing.rotate()
+            elif kind is KeyKind.MASTER:
+                await self._rotate_master()
+            else:
+                await self._follow()
+                if environment not in self._watched:
+                    raise VaultError(Code.NOT_FOUND, "There is no environment of that id.")
+                await self._renew(self._watched[environment])
+        _log.info("a key was rotated", reason=str(kind), environment=environment)
+
+    async def run_upkeep(self, interval: float, report: Callable[[VaultError], None]) -> None:
+        """Follow environments, count what is sealed, and rotate data keys long before they are used up, for ever."""
+        while True:
+            await asyncio.sleep(interval)
+            try:
+                await self._upkeep()
+            except VaultError as error:
+                report(error)
+
+    # ------------------------------------------------------------------ parts
+
+    async def _upkeep(self) -> None:
+        async with self._changing:
+            await self._follow()
+            for watched in self._watched.values():
+                await self._look(watched)
+
+    async def _look(self, watched: "_Watched") -> None:
+        if await watched.count() >= MOST_SEALINGS:
+            await self._renew(watched)
+            _log.info("a data key has sealed enough, and another one follows", environment=watched.vault.environment)
+        elif self._reseals:
+            await watched.resealing.follow_up()
+
+    async def _retire(self, vault: Vault, seals: str, keys: Sequence[str]) -> None:
+        """Let data keys go that nothing needs, unless another key than ``seals`` does by now."""
+        async with self._changing:
+            if vault.keyset.data_keys[-1] != seals:
+                return
+            await drop_keys(self._store, self._source.load(), vault.keyset, keys)
+        _log.info("data keys that nothing needs any more were dropped", environment=vault.environment, count=len(keys))
+
+    async def _renew(self, watched: "_Watched") -> None:
+        await renew_keys(self._store, self._source.load(), watched.vault.keyset)
+        watched.fresh()
+        await watched.note(whole=not self._reseals)
+        if self._reseals:
+            await watched.resealing.begin()
+
+    async def _rotate_master(self) -> None:
+        """Wrap every keyset with the key that follows. Where one is wrapped by another key than the present one, that is all."""
+        environments = [vault.environment for vault in self.vaults()]
+        master = self._source.staged()
+        if master is None:
+            present = self._source.load()
+            wrappers = [await wrapper(self._store, environment) for environment in environments]
+            master = self._source.stage() if all(one in (present.id, None) for one in wrappers) else present
+        for environment in environments:
+            await rewrap(self._store, master, environment)
+        self._source.switch()
+
+    async def _follow(self) -> None:
+        """Look after the environments that there are now."""
+        open_now = {vault.environment: vault for vault in self.vaults()}
+        for gone in [ident for ident in self._watched if ident not in open_now]:
+            await self._watched.pop(gone).resealing.close()
+        for ident, vault in open_now.items():
+            if ident not in self._watched:
+                made = self._watched[ident] = _Watched(vault, self._metrics, self._retire)
+                await made.start(self._reseals)
+
+
+class _Watched:
+    """The data keys of one environment, how much they have sealed, and what is being sealed anew."""
+
+    def __init__(
+        self, vault: Vault, metrics: Metrics, retire: Callable[[Vault, str, Sequence[str]], Awaitable[None]]
+    ) -> None:
+        self.vault = vault
+        self.resealing = ReencryptionJob(vault, _report, lambda keys: retire(vault, vault.keyset.data_keys[-1], keys))
+        self._name = f"sealings:{vault.environment}"
+        self._stored: bytes | None = None
+        self._before = 0  #: sealings of this key in earlier lives of the process
+        self._noted = 0  #: what the note says
+        self._whole = False  #: the note says that nothing was sealed since
+        for state in ("done", "unreadable", "versions", "contents"):
+            metrics.watch("domicile_resealed_records", self._figure(state), vault.environment, state)
+
+    def _figure(self, state: str) -> Callable[[], float]:
+        return lambda: 0.0 if (run := self.resealing.run) is None else float(getattr(run, state))
+
+    async def start(self, reseals: bool) -> None:  # one fact, named by the caller
+        self._stored = await self.vault.store.note(self._name)
+        counted = None if self._stored is None else _decode(self._stored)
+        if counted is not None and counted.key == self.vault.keyset.data_keys[-1]:
+            self._before = self._noted = counted.sealings + (0 if counted.whole else _NOTED)
+            self._whole = counted.whole
+        await self.resealing.load()
+        if reseals:
+            await self.resealing.start()
+
+    @property
+    def sealings(self) -> int:
+        """At most so many bodies were sealed with the present key."""
+        return self._before + self.vault.keyset.aead().sealings
+
+    async def count(self) -> int:
+        """The same, written down from time to time."""
+        if self._whole or self.sealings - self._noted >= _NOTED:
+            await self.note()
+        return self.sealings
+
+    def fresh(self) -> None:
+        """Another key seals from now on."""
+        self._before = 0
+
+    async def note(self, *, whole: bool = False) -> None:
+        """Write down how much the present key has sealed."""
+        content = _encode(_Counted(self.vault.keyset.data_keys[-1], self.sealings, whole))
+        await self.vault.store.put_note(self._name, content, self._stored)
+        self._stored, self._noted, self._whole = content, self.sealings, whole
+
+    async def told(self) -> DataKeys:
+        run = self.resealing.run or ReencryptionRun(self.vault.keyset.data_keys[-1])
+        wrapped_by = await wrapper(self.vault.store, self.vault.environment) or ""
+        return DataKeys(
+            self.vault.environment,
+            self.vault.keyset.data_keys,
+            wrapped_by,
+            self.sealings,
+            self.resealing.state,
+            run.done,
+            run.versions,
+            run.contents,
+            run.unreadable,
+            run.used,
+        )
+
+
+def _report(error: VaultError) -> None:
+    _log.error("sealing anew was interrupted and goes on", code=error.code, text=error.message)
+
+
+def vaults_of(opened: Iterable[tuple[Vault, object]]) -> Sequence[Vault]:
+    """The vaults alone."""
+    return [vault for vault, _ in opened]

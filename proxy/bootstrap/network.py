@@ -1,0 +1,229 @@
+"""The ways in: what connections to proxy and vault pass first, and by which addresses the vault is asked for."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from proxy.admin import ReadinessCheck
+from proxy.api.connection import Entrance, VaultConnection
+from proxy.auth.audiences import Audiences
+from proxy.bootstrap.edge import EdgeGuard
+from proxy.clock import Clock
+from proxy.config import Settings, UpstreamSettings
+from proxy.crypto.keyset import Keyset
+from proxy.edge.connections import ConnectionLimit
+from proxy.edge.firewall import Mode
+from proxy.errors import Code, Detail, VaultError
+from proxy.gateway.forwarded import ForwardedHeaders, Telling
+from proxy.gateway.gateway import GatewayOptions
+from proxy.gateway.metrics import Applications
+from proxy.net.certificates import Certificates
+from proxy.net.client import Route
+from proxy.net.client_address import Trusted
+from proxy.net.listener import Connections
+from proxy.net.proxy_protocol import Preambles
+from proxy.net.reply import CallLimits
+from proxy.net.tls import ClientTls, Material, Pair, Terms, client_context, read_certificate, untimely
+from proxy.redactor.rules import RuleSet
+from proxy.telemetry import logs
+from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.reloads import Reload
+
+
+@dataclass(slots=True)
+class Doors:
+    """What new connections of each listener are handed to; ``None``: straight to HTTP."""
+
+    proxy: Entrance | None
+    vault: Entrance | None
+    certificates: Certificates | None  #: of both, where TLS is spoken
+    hsts: int  #: for so many seconds browsers are told to come over TLS alone
+
+    @property
+    def vault_connection(self) -> Connections:
+        """What serves a new connection to the vault listener."""
+        return VaultConnection if self.vault is None else self.vault.of_vault
+
+    def checks(self) -> dict[str, ReadinessCheck]:
+        """What ``/readyz`` asks."""
+        return {} if self.certificates is None else {"tls": self.certificates.check}
+
+    def states(self) -> list[Reload]:
+        """What may be stale."""
+        return [] if self.certificates is None else [self.certificates.state]
+
+    async def watch(self) -> None:
+        """Follow the files for TLS, for ever."""
+        if self.certificates is not None:
+            await self.certificates.watch()
+
+    def with_files(self, other: Callable[[], None]) -> Callable[[], None]:
+        """What reads the files for TLS again, with whatever else is read then."""
+
+        def renew() -> None:
+            other()
+            if self.certificates is not None:
+                self.certificates.reload()
+
+        return renew
+
+    def close(self) -> None:
+        """End the connections that have not begun to speak HTTP."""
+        for entrance in (self.proxy, self.vault):
+            if entrance is not None:
+                entrance.close()
+
+
+def doors(
+    settings: Settings, audiences: Audiences, metrics: Metrics, clock: Clock, limit: ConnectionLimit | None = None
+) -> Doors:
+    """What is switched on; ``limit`` counts connections by the address that a PROXY preamble tells, too. Raises ``VaultError`` (BAD_SETTINGS) if a file for TLS cannot be used."""
+    tls = settings.listen.tls
+
+    def accept(material: Material) -> None:
+        _refuse_nameless(settings, material)
+        audiences.certified(material.names())
+
+    made = Certificates(_pairs(settings), _terms(settings), metrics, clock, accept) if tls.certificate else None
+    hsts = tls.hsts // 1000 if made is not None else 0
+    proxy, vault = _door(settings, "proxy", made), _door(settings, "vault", made)
+    for entrance in (proxy, vault):
+        if limit is not None and entrance is not None and entrance.preambles is not None:
+            entrance.preambles.admit = limit.counted
+    return Doors(proxy, vault, made, hsts)
+
+
+def check_doors(settings: Settings) -> None:
+    """Raise what a start would say of the files for TLS towards callers, and of certificates outside their time."""
+    if settings.listen.tls.certificate:
+        material = read_certificate(_pairs(settings), settings.listen.tls.clients)
+        _refuse_nameless(settings, material)
+        if faults := untimely(material, datetime.now(UTC)):
+            raise VaultError(Code.BAD_SETTINGS, "A certificate is outside its time.", tuple(faults))
+
+
+def address_of(settings: Settings, place: str) -> str:
+    """The address that callers ask the vault for, as far as the settings tell; ``place`` is ``host:port``."""
+    audiences = Audiences(settings.auth.audiences)
+    if settings.listen.tls.certificate:
+        audiences.certified(read_certificate(_pairs(settings)).names())
+    audiences.listening(place)
+    return audiences.first
+
+
+def _door(settings: Settings, name: str, certificates: Certificates | None) -> Entrance | None:
+    tls = certificates.listeners[name] if certificates is not None else None
+    preambles = None
+    if settings.listen.proxy_protocol:
+        preambles = Preambles(settings.trusted_proxies, secure=tls is not None)
+    return None if tls is None and preambles is None else Entrance(preambles, tls)
+
+
+def _pairs(settings: Settings) -> list[Pair]:
+    tls = settings.listen.tls
+    keys = tls.key or (None,) * len(tls.certificate)
+    return [Pair(certificate, key) for certificate, key in zip(tls.certificate, keys, strict=True)]
+
+
+def _terms(settings: Settings) -> dict[str, Terms]:
+    tls = settings.listen.tls
+    return {
+        name: Terms(
+            strict=tls.require_sni in (name, "both"),
+            clients=tls.clients if tls.clients_at in (name, "both") else None,
+            required=tls.clients_required,
+        )
+        for name in ("proxy", "vault")
+    }
+
+
+def _refuse_nameless(settings: Settings, material: Material) -> None:
+    """Without an address of ours no token could be for us."""
+    if not settings.auth.audiences and all(name.startswith("*.") for name in material.names()):
+        text = (
+            "the certificates stand for wildcards alone: write the addresses that callers reach the vault listener by"
+        )
+        raise VaultError(Code.BAD_SETTINGS, "The vault has no name.", (Detail("auth.audiences", text),))
+
+
+# How applications are reached and what they are told, as the settings say.
+
+
+_log = logs.logger("bootstrap")
+
+
+def ways(settings: Settings) -> tuple[Route, dict[str, Route]]:
+    """How applications are reached, and which ones otherwise. Raises ``VaultError`` (BAD_SETTINGS)."""
+    special = {name: _way(own, f"applications.{name}") for name, own in settings.applications.items()}
+    return _way(settings.upstream, "upstream"), special
+
+
+def _way(upstream: UpstreamSettings, section: str) -> Route:
+    """How an application is reached. Raises ``VaultError`` (BAD_SETTINGS) if a file for it cannot be used."""
+    tls, breaker = upstream.tls, upstream.breaker
+    limits = CallLimits(
+        connect=upstream.connect / 1000,
+        head=upstream.head / 1000,
+        idle=upstream.idle / 1000,
+        total=upstream.total / 1000,
+        connections=upstream.connections,
+        queue=upstream.queue,
+        keep=upstream.keep / 1000,
+        failures=breaker.failures,
+        pause=breaker.pause / 1000,
+    )
+    if tls.verify and not (tls.ca or tls.certificate or tls.server_name):
+        return Route(limits)
+    if not tls.verify:
+        _log.warning("tls.verify is false: nobody knows who answers in the application's name", source=section)
+    context = client_context(tls.ca, tls.certificate, tls.key, verify=tls.verify, section=f"{section}.tls")
+    return Route(limits, ClientTls(context, tls.server_name))
+
+
+def renew_certificates(settings: Settings, applications: Applications) -> None:
+    """Read the files for TLS towards applications again; where one cannot be used, all those before stay in force."""
+    try:
+        way, special = ways(settings)
+    except VaultError as error:
+        applications.state.failed(error)
+        for source, text in error.details:
+            _log.error("a file for TLS cannot be used, and those read before stay in force", source=source, text=text)
+        return
+    applications.upstream.renew(way, special)
+    applications.state.succeeded()
+    _log.info("the files for TLS towards applications were read again")
+
+
+def gateway_options(
+    settings: Settings, applications: Applications, guard: EdgeGuard, entrance: Entrance | None, keyset: Keyset
+) -> GatewayOptions:
+    """What is switched off is not made, so that no request pays for it."""
+    forwarding, trusted = settings.forwarding, settings.trusted_proxies
+    told = ForwardedHeaders(forwarding.x_forwarded, forwarding.forwarded, forwarding.via, forwarding.host == "upstream")
+    return GatewayOptions(
+        applications.upstream,
+        keyset.hasher("entity tags"),
+        held=settings.limits.held,
+        met=applications.met,
+        special=settings.applications.keys(),
+        telling=Telling(told, Trusted(trusted)) if any(told) else None,
+        entrance=entrance,
+        firewall=guard.firewall if guard.firewall.mode is not Mode.OFF else None,
+        screened=guard.screened("proxy"),
+        quotas=guard.quotas if guard.quotas.address is not None else None,
+        limited=guard.limited("proxy"),
+    )
+
+
+def redirected(rules: RuleSet, upstreams: Mapping[str, str]) -> RuleSet:
+    """The rule set with other application addresses; for the demo, which looks for free ports itself."""
+    endpoints = {
+        id(endpoint): replace(endpoint, upstream=upstreams.get(endpoint.name, endpoint.upstream))
+        for endpoint in rules.endpoints
+    }
+    return replace(
+        rules,
+        endpoints=tuple(endpoints.values()),
+        operations=tuple(replace(item, endpoint=endpoints[id(item.endpoint)]) for item in rules.operations),
+        passed=tuple(replace(item, endpoint=endpoints[id(item.endpoint)]) for item in rules.passed),
+    )

@@ -1,0 +1,274 @@
+"""A vault that no instance runs on, opened for a command: its clients, its environments, its records.
+
+A command that changes rights or keys gives its ``Record``, which leaves lines in the audit log.
+
+Everything here raises ``VaultError``: BAD_STORE where there is no vault, STORE_BUSY while an instance runs on it, BAD_KEYS.
+"""
+
+import os
+import pwd
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from proxy.audit.chain import Memory
+from proxy.audit.events import AuditEvent, body
+from proxy.audit.log import Trail
+from proxy.audit.open_log import open_trail
+from proxy.auth.clients import Clients
+from proxy.auth.passwords import Passwords
+from proxy.auth.policies import Policies, open_clients, open_policies
+from proxy.auth.tokens import SigningKeys
+from proxy.bootstrap.api import apart
+from proxy.bootstrap.audit import chain_of, memory_of, options_of
+from proxy.bootstrap.keys import InstanceKeys, Places
+from proxy.bootstrap.storage import (
+    key_source,
+    open_environments,
+    open_files,
+    open_with_key,
+    refuse_no_vault,
+    unobserved,
+    vault_options,
+)
+from proxy.clock import system_clock
+from proxy.config import Settings
+from proxy.crypto.keyset import Keyset
+from proxy.errors import Code, VaultError
+from proxy.model.record import DEFAULT
+from proxy.storage.base import Store
+from proxy.telemetry import logs
+from proxy.telemetry.metrics import Metrics
+from proxy.vault.attachment_content import Contents
+from proxy.vault.maintenance.key_usage import scan_key_usage
+from proxy.vault.schema_store import wake
+from proxy.vault.vault import Environments, Vault, in_use, new_vault
+
+# The lines that a command leaves in the audit log, on a vault that no instance runs on.
+#
+# The same log, the same chain: whoever holds the store alone may go on with it. A command says ``ready`` before it changes anything, and
+# ``did`` right behind it; where no line can be written, nothing is changed.
+
+
+_log = logs.logger("audit")
+
+
+class OfflineChanges:
+    """What one command changes. Made by the command, and of use while ``recorded`` is open.
+
+    ``operation`` is named as the same operation of the interface; ``environment`` is the one in which it is done.
+    """
+
+    def __init__(self, operation: str, environment: str = "") -> None:
+        self._about = {"via": "command", "by": _user(), "environment": environment, "operation": operation}
+        self._at: tuple[Settings, Store, Keyset] | None = None
+        self._open: tuple[Trail, Memory] | None = None
+
+    async def ready(self) -> None:
+        """Open the log, where it is not open. Raises ``VaultError``: NOT_WRITABLE, AUDIT_DOWN; nothing may be changed then."""
+        if self._at is None:
+            raise TypeError("no vault is open for this command")
+        if self._open is None:
+            settings, store, keyset = self._at
+            memory = memory_of(store, keyset)
+            trail = await open_trail(options_of(settings), chain_of(keyset), system_clock, memory)
+            self._open = trail, memory
+            await trail.begin(memory, _report)
+        self._open[0].ready()
+
+    def did(self, subject: str, environment: str = "") -> None:
+        """Tell what was changed, by its id or name, and in which environment, where only that tells. Raises ``VaultError(AUDIT_DOWN)``, although it was."""
+        if environment:
+            self._about["environment"] = environment
+        try:
+            self._put(AuditEvent.ADMIN, subject=subject)
+        except VaultError as error:
+            text = "This was done, but the audit log has no line of it, for it could not be written: make room and see what there is now."
+            raise VaultError(error.code, text) from None
+
+    def refused(self, error: VaultError) -> None:
+        """Tell that it came to nothing, or not to its end. No effect where the log is not open, or cannot be written."""
+        if self._open is not None and error.code is not Code.AUDIT_DOWN:
+            try:
+                self._put(AuditEvent.REFUSED, code=str(error.code))
+            except VaultError as down:
+                _report(down)
+
+    async def close(self) -> None:
+        """The last line, remembered in the store. No effect where nothing was to be changed."""
+        if self._open is not None:
+            trail, memory = self._open
+            self._open = None
+            await trail.close(memory)
+
+    def use(self, settings: Settings, store: Store, keyset: Keyset) -> None:
+        """The vault is open, with the keyset of ``default``."""
+        self._at = settings, store, keyset
+
+    def _put(self, event: AuditEvent, **about: Any) -> None:
+        if self._open is None:
+            raise TypeError("the log is not open: say ready first")
+        self._open[0].put(body(event, **self._about, **about))
+
+
+@asynccontextmanager
+async def recorded(record: OfflineChanges | None) -> AsyncIterator[None]:
+    """Whatever becomes of the block, the log of the command is closed behind it."""
+    if record is None:
+        yield
+        return
+    try:
+        yield
+    except VaultError as error:
+        record.refused(error)
+        raise
+    finally:
+        await record.close()
+
+
+def _user() -> str:
+    """The user of this machine, by name where there is one."""
+    number = os.geteuid()
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
+
+
+def _report(error: VaultError) -> None:
+    _log.error("the audit log could not be looked after and will be again", code=error.code, text=error.message)
+
+
+@asynccontextmanager
+async def stopped_clients(settings: Settings, record: OfflineChanges | None = None) -> AsyncIterator[Clients]:
+    """The clients of all environments."""
+    passwords = Passwords()
+    try:
+        async with open_offline(settings, record) as (store, _, keysets):
+            yield await open_clients(store, keysets, passwords, system_clock, apart=apart(settings))
+    finally:
+        passwords.close()
+
+
+@asynccontextmanager
+async def stopped_access(
+    settings: Settings, record: OfflineChanges | None = None
+) -> AsyncIterator[tuple[Clients, dict[str, Policies]]]:
+    """The same, and the access policies of each environment."""
+    passwords = Passwords()
+    try:
+        async with open_offline(settings, record) as (store, _, keysets):
+            clients = await open_clients(store, keysets, passwords, system_clock, apart=apart(settings))
+            yield clients, {ident: await open_policies(store, keyset) for ident, keyset in keysets.items()}
+    finally:
+        passwords.close()
+
+
+@asynccontextmanager
+async def stopped_vault(
+    settings: Settings, environment: str = DEFAULT, record: OfflineChanges | None = None
+) -> AsyncIterator[tuple[Vault, Contents]]:
+    """One environment's records and files. Also raises ``VaultError(NOT_FOUND)`` when there is no such environment."""
+    async with stopped_vaults(settings, record) as vaults:
+        for vault, contents in vaults:
+            if vault.environment == environment:
+                yield vault, contents
+                return
+        known = ", ".join(vault.environment for vault, _ in vaults)
+        raise VaultError(Code.NOT_FOUND, f"There is no environment of that id: there is {known}.")
+
+
+@asynccontextmanager
+async def stopped_vaults(
+    settings: Settings, record: OfflineChanges | None = None
+) -> AsyncIterator[list[tuple[Vault, Contents]]]:
+    """Records and files of every environment, ``default`` first."""
+    async with AsyncExitStack() as stack:
+        store, _, keysets = await stack.enter_async_context(open_offline(settings, record))
+        vaults = [
+            new_vault(keyset, store, system_clock, unobserved, vault_options(settings, environment))
+            for environment, keyset in keysets.items()
+        ]
+        contents = await open_files(settings, vaults[0], keysets.keys)
+        stack.push_async_callback(contents.close)
+        yield [(vaults[0], contents), *[(vault, await vault.share_files(contents)) for vault in vaults[1:]]]
+
+
+class StoppedEnvironments:
+    """The environments of a vault that no instance runs on."""
+
+    def __init__(self, store: Store, book: Environments) -> None:
+        self.book = book
+        self._store = store
+
+    async def remove(self, ident: str, *, records: bool) -> int:
+        """Remove an environment with everything in it; how many records that were. One that was being removed is removed to its end.
+
+        Raises ``VaultError``: NOT_FOUND, CONFLICT for ``default``, ENVIRONMENT_IN_USE when it holds records and ``records`` is false.
+        """
+        held = 0
+        if ident not in self.book.doomed():
+            found = self.book.removable(ident)
+            await wake(self._store, found.id)
+            held = await self.book.records(found.id)
+            if held and not records:
+                raise in_use(ident)
+        await self.book.end(ident)
+        await self.book.erase(ident)
+        return held
+
+
+@asynccontextmanager
+async def stopped_environments(
+    settings: Settings, record: OfflineChanges | None = None
+) -> AsyncIterator[StoppedEnvironments]:
+    """The environments, to be listed, made and removed."""
+    async with open_offline(settings, record) as (store, book, _):
+        yield StoppedEnvironments(store, book)
+
+
+@asynccontextmanager
+async def open_offline(
+    settings: Settings, record: OfflineChanges | None = None
+) -> AsyncIterator[tuple[Store, Environments, dict[str, Keyset]]]:
+    """The store, the book of environments, and the keyset of each, ``default`` first. ``record``: what is to be changed there."""
+    refuse_no_vault(settings)
+    store, _ = await open_with_key(settings)
+    try:
+        book, keysets = await open_environments(settings, store)
+        if record is not None:
+            record.use(settings, store, keysets[DEFAULT])
+        async with recorded(record):
+            yield store, book, keysets
+    finally:
+        await store.close()
+
+
+# The keys of a vault that no instance runs on, opened for a command.
+
+
+@asynccontextmanager
+async def stopped_keys(settings: Settings, record: OfflineChanges | None = None) -> AsyncIterator[InstanceKeys]:
+    """The keys; a rotation of the master key that was interrupted is at its end. Raises as ``stopped``."""
+    async with open_offline(settings, record) as (store, _, keysets):
+        vaults = [
+            new_vault(keyset, store, system_clock, unobserved, vault_options(settings, environment))
+            for environment, keyset in keysets.items()
+        ]
+        signing = SigningKeys(store, keysets[DEFAULT].aead(), DEFAULT, system_clock)
+        await signing.load()
+        keys = InstanceKeys(Places(store, key_source(settings.keys), signing), lambda: vaults, Metrics(), reseals=False)
+        async with keys.kept():
+            yield keys
+
+
+async def sealed_with(settings: Settings) -> dict[str, dict[str, dict[str, int]]]:
+    """What each data key has sealed: by environment, by id of the key, how many of each kind. Raises as ``stopped``.
+
+    Keys that the keyset does not have are counted, too.
+    """
+    async with stopped_vaults(settings) as vaults:
+        return {
+            vault.environment: {key: dict(kinds) for key, kinds in (await scan_key_usage(vault)).counted.items()}
+            for vault, _ in vaults
+        }

@@ -1,0 +1,154 @@
+"""The catalog of schemas as an instance has it: with the files of the settings, its metrics, and a word in the log."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from proxy.admin import ReadinessCheck
+from proxy.config.declarations import read_schemas
+from proxy.errors import VaultError
+from proxy.model.record import DEFAULT
+from proxy.model.schema import RecordKeys, records_schema
+from proxy.telemetry import logs
+from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.reloads import Reload
+from proxy.vault.janitor import pending
+from proxy.vault.schemas.catalog import Catalog, open_catalog
+from proxy.vault.vault import Vault
+
+_log = logs.logger("schemas")
+
+
+async def open_schemas(vault: Vault, files: Path | None, keys: RecordKeys) -> Catalog:
+    """The catalog of a vault, with the program's own schema and what the files declare in force.
+
+    Raises ``VaultError(INVALID_SCHEMA)`` with every fault.
+    """
+    catalog = await open_catalog(vault, _report, (records_schema(keys),))
+    try:
+        await declare(catalog, files)
+    except BaseException:  # a stop, too: nobody else has it yet who could close it
+        await catalog.close()
+        raise
+    return catalog
+
+
+async def declare(catalog: Catalog, files: Path | None) -> None:
+    """Put in force what the files declare now, all or none; raises as ``open_schemas``."""
+    if files is None:
+        return
+    written = read_schemas([files])
+    for name, applied in (await catalog.declare(written.found, written.place)).items():
+        if applied.created or applied.steps:
+            _log.info("a schema was declared by a file", entity=name, count=len(applied.steps))
+
+
+async def redeclare(catalog: Catalog, files: Path | None, state: Reload) -> bool:
+    """The same of files that may have changed; faults are logged and change nothing. Whether they took effect."""
+    try:
+        await declare(catalog, files)
+    except VaultError as error:
+        state.failed(error)
+        _log.error("schemas of files were refused, those before stay in force", code=error.code, text=error.message)
+        for detail in error.details:
+            _log.error("a fault in a file with schemas", source=detail.source, text=detail.text)
+        return False
+    state.succeeded()
+    return True
+
+
+def measure_schemas(catalog: Catalog, metrics: Metrics, prefix: str = "") -> None:
+    """Bring the gauges of migrations up to date; those that have ended stand at their end. ``prefix``: before names of schemas."""
+    for declared in catalog.schemas():
+        figures: Sequence[tuple[str, int]] = ()
+        if declared.progress is not None:
+            at = declared.progress
+            figures = (("done", at.done), ("total", at.total), ("failed", at.failed))
+        elif declared.outcome is not None:
+            ended = declared.outcome
+            figures = (("done", ended.total), ("total", ended.total), ("failed", ended.failed))
+        for state, count in figures:
+            metrics.cell("domicile_schema_migration_records", prefix + declared.schema.name, state).value = count
+
+
+def _report(error: VaultError) -> None:
+    _log.error("a migration of a schema failed and will be tried again", code=error.code, text=error.message)
+
+
+# What is told of vaults: events counted and logged, gauges kept fresh, readiness.
+
+
+_metrics_log = logs.logger("bootstrap")
+
+#: Events that somebody on call has to know of, as log lines.
+TOLD: Final = {
+    "reaped": "writes that no answer ever settled were dropped after pending.keep",
+    "unopenable": "a sealed record does not open: it was changed, moved, or sealed under another key",
+    "tampered": "rows have columns that differ from what is sealed in them: somebody wrote to the store",
+    "unopenable_file": "an attachment does not open: its row or its content was changed, exchanged or lost",
+    "shape_full": "a token shape is nearly full: give the field a larger one",
+    "late": "the vault could not be written after the application had answered; settling is tried again",
+    "unrestored": "the vault could not be read: answers pass with tokens in place of values",
+}
+
+
+def observer(metrics: Metrics, environment: str = DEFAULT) -> Callable[[str, str, int], None]:
+    """What counts the events of a vault, and tells those that somebody has to know of."""
+    prefix = prefix_of(environment)
+
+    def observe(event: str, schema: str, count: int) -> None:
+        metrics.cell("domicile_vault_events_total", prefix + schema, event).value += count
+        if event == "tampered":
+            metrics.cell("domicile_alarms_total", event).value += 1
+        if event in TOLD:
+            _metrics_log.warning(TOLD[event], entity=prefix + schema, count=count)
+
+    return observe
+
+
+def prefix_of(environment: str) -> str:
+    """What stands before the names of schemas in labels: nothing for ``default``."""
+    return "" if environment == DEFAULT else f"{environment}:"
+
+
+def report(error: VaultError) -> None:
+    """Log what upkeep met."""
+    _metrics_log.error("upkeep of the vault failed and will be tried again", code=error.code, text=error.message)
+
+
+def vault_check(vault: Vault) -> ReadinessCheck:
+    """Whether the vault can be read, for ``/readyz``."""
+
+    async def check() -> str | None:
+        try:
+            await pending(tuple(vault.collections()))
+        except VaultError as error:
+            return error.message
+        return None
+
+    return check
+
+
+async def measure(vaults: Callable[[], Iterable[tuple[Vault, Catalog]]], metrics: Metrics, interval: float) -> None:
+    """Keep the gauges of records and pending writes fresh, for ever."""
+    while True:
+        try:
+            for vault, catalog in tuple(vaults()):
+                await _measure_once(vault, metrics)
+                measure_schemas(catalog, metrics, prefix_of(vault.environment))
+        except VaultError as error:
+            _metrics_log.warning(
+                "the vault could not be measured and will be again", code=error.code, text=error.message
+            )
+        await asyncio.sleep(interval)
+
+
+async def _measure_once(vault: Vault, metrics: Metrics) -> None:
+    collections = {item.name: item for item in vault.collections()}
+    prefix = prefix_of(vault.environment)
+    for schema, (rows, waiting, staged) in (await pending(tuple(collections.values()))).items():
+        for state, count in (("live", rows - waiting), ("pending", waiting), ("staged", staged)):
+            metrics.cell("domicile_records", prefix + schema, state).value = count
+        for field, ratio in collections[schema].fill(rows).items():
+            metrics.cell("domicile_shape_fill_ratio", prefix + schema, field).value = ratio

@@ -1,0 +1,187 @@
+"""The store of the settings and the master key that belongs to it: opened together, or not at all."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Final
+
+from proxy.bootstrap.api import history_policy
+from proxy.clock import Clock, system_clock
+from proxy.config import KeySettings, Settings
+from proxy.crypto.key_sources import KeySource, open_source
+from proxy.crypto.keyset import Keyset
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.record import DEFAULT
+from proxy.objectstore import open_objects
+from proxy.storage import open_store
+from proxy.storage.base import Hooks, Store
+from proxy.storage.sqlite.file import peek
+from proxy.telemetry import logs
+from proxy.vault.attachment_content import Contents
+from proxy.vault.attachments.sweep import check_pair
+from proxy.vault.vault import Environments, Vault, VaultOptions, has_keyset, keyset_note, open_keyset
+
+_log = logs.logger("bootstrap")
+
+#: The note of the store that says whose data it keeps.
+_COUNTRY: Final = "country"
+#: What the setting was where nobody wrote it, before a vault knew its country.
+_EARLIER: Final = "se"
+
+_NO_COUNTRY: Final = Detail(
+    "country",
+    "nothing says whose personal data this instance keeps: write country, such as country: se, or begin with domicile init",
+)
+
+
+def key_source(keys: KeySettings) -> KeySource:
+    """The key source that the settings name."""
+    return open_source(keys.uri)
+
+
+async def open_embedded(settings: Settings, hooks: Hooks | None = None) -> Store:
+    """The store of the settings; the data folder and the file are made where they are missing."""
+    return await open_store(f"{settings.store.engine}:///{settings.store.path}", hooks)
+
+
+def country_of(settings: Settings) -> str:
+    """The country of an instance: that of the settings, else the one that its vault was made for.
+
+    Raises ``VaultError`` (BAD_SETTINGS) where neither names one.
+    """
+    if settings.country:
+        return settings.country
+    if not settings.store.path.exists():
+        raise VaultError(Code.BAD_SETTINGS, "The settings have one fault: mend what is listed.", (_NO_COUNTRY,))
+    try:
+        note = peek(settings.store.path, (_COUNTRY,)).get(_COUNTRY)
+    except VaultError:
+        raise VaultError(
+            Code.BAD_SETTINGS, "The country of the vault cannot be read, and the settings name none.", (_NO_COUNTRY,)
+        ) from None
+    if note is not None:
+        return note.decode()
+    _log.warning(
+        "the vault does not say whose data it keeps, for an earlier version made it: it counts as that of Sweden, as it did then",
+        source="country",
+    )
+    return _EARLIER
+
+
+async def settle_country(settings: Settings, store: Store) -> None:
+    """Keep the country of the settings with a vault that has none. Raises ``VaultError`` (BAD_SETTINGS) where it has another one."""
+    note = await store.note(_COUNTRY)
+    refuse_other_country(settings, note)
+    if note is None:
+        await store.put_note(_COUNTRY, settings.country.encode(), None)
+
+
+def refuse_other_country(settings: Settings, note: bytes | None) -> None:
+    """Raise ``VaultError`` (BAD_SETTINGS) where the settings name another country than the vault was made for."""
+    if note is None or settings.country in ("", note.decode()):
+        return
+    text = (
+        f"the vault keeps the data of {note.decode()} and the settings say {settings.country}: write country: {note.decode()}, or name "
+        "another folder with data"
+    )
+    raise VaultError(Code.BAD_SETTINGS, "The vault is that of another country.", (Detail("country", text),))
+
+
+def look_beside(settings: Settings) -> str:
+    """Look at a store that an instance runs on, without its lock: whose country it is, and whether the key opens it.
+
+    Raises ``VaultError``; answers what was left out.
+    """
+    keyset = keyset_note(DEFAULT)
+    notes = peek(settings.store.path, (_COUNTRY, keyset))
+    refuse_other_country(settings, notes.get(_COUNTRY))
+    if keyset in notes:
+        Keyset.unwrap(notes[keyset], key_source(settings.keys).load())
+    return "in use by a running instance: its country and its key fit, the rest was not looked at"
+
+
+async def open_with_key(settings: Settings, hooks: Hooks | None = None) -> tuple[Store, bool]:
+    """The open store, its master key being there; and whether one of them was made just now."""
+    settings = replace(settings, country=country_of(settings))
+    source = key_source(settings.keys)
+    fresh = not settings.store.path.exists()
+    if fresh and (source.exists() or settings.keys.source != "file"):
+        source.load()  # a key that is no good, or that cannot be made here, is told before a store is made
+    store = await open_embedded(settings, hooks)
+    try:
+        missing = not source.exists()
+        if missing:
+            await refuse_lost_key(settings, store)
+        await settle_country(settings, store)
+        if missing:
+            source.create()
+    except BaseException:  # a stop, too: nobody else has it yet who could close it
+        await store.close()
+        raise
+    return store, fresh or missing
+
+
+def refuse_no_vault(settings: Settings) -> None:
+    """Raise ``VaultError(BAD_STORE)`` where there is no vault yet."""
+    if not settings.store.path.exists():
+        raise VaultError(Code.BAD_STORE, f"There is no vault at {settings.store.path}: make one with `domicile init`.")
+
+
+async def refuse_lost_key(settings: Settings, store: Store) -> None:
+    """Raise ``VaultError(BAD_KEYS)`` where the store has a keyset already: its key was lost, and must not be replaced."""
+    if await has_keyset(store, DEFAULT):
+        raise VaultError(
+            Code.BAD_KEYS,
+            f"The key that opens {settings.store.path} is missing: restore {settings.keys.place} from its backup. "
+            "A new key could not read what the vault holds, so none was made.",
+        )
+
+
+def vault_options(settings: Settings, environment: str = DEFAULT) -> VaultOptions:
+    """What the settings say of the vault of an environment."""
+    return VaultOptions(environment, country_of(settings).upper(), settings.pending.keep, history_policy(settings))
+
+
+def unobserved(_event: str, _schema: str, _count: int) -> None:
+    """Nobody counts while things are being prepared."""
+
+
+async def open_environments(
+    settings: Settings, store: Store, clock: Clock = system_clock
+) -> tuple[Environments, dict[str, Keyset]]:
+    """The book of environments of an open store, and the keyset of each, ``default`` first; that one is made where it is missing."""
+    source = key_source(settings.keys)
+    root = await open_keyset(store, source, DEFAULT)
+    book = Environments(store, root, source.load, clock)
+    await book.load()
+    others = [found.id for found in book.listed() if found.id != DEFAULT]
+    return book, {DEFAULT: root, **{ident: await book.keyset(ident) for ident in others}}
+
+
+# Where the contents of attachments are kept: the object store of the settings, joined to a vault.
+
+
+async def open_files(
+    settings: Settings, vault: Vault, environments: Callable[[], Iterable[str]] | None = None
+) -> Contents:
+    """The contents of the vault, which the caller closes. ``environments``: all that keep something in the same place.
+
+    Raises ``VaultError``: NOT_WRITABLE, STORE_BUSY, BAD_STORE.
+    """
+    objects = await open_objects(settings.files.uri)
+    try:
+        return await vault.keep_files(objects, settings.limits.upload, environments)
+    except BaseException:
+        await objects.close()
+        raise
+
+
+async def check_file_store(settings: Settings, store: Store) -> None:
+    """Raise what a start would say of the place of the files and of whose they are. Makes nothing."""
+    if not settings.files.path.exists():
+        await check_pair(None, store)
+        return
+    objects = await open_objects(settings.files.uri)
+    try:
+        await check_pair(objects, store)
+    finally:
+        await objects.close()

@@ -1,0 +1,170 @@
+"""What is declared by name and stays: schemas, access policies. Where commands find it: in an instance that runs, or in a stopped vault."""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import urllib.parse
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from proxy.cli import remote
+from proxy.cli.command import Arguments
+from proxy.config import Settings, load_settings
+from proxy.errors import Code, VaultError
+from proxy.vault.schemas.catalog import Catalog
+from proxy.vault.vault import Vault
+
+if TYPE_CHECKING:
+    from proxy.bootstrap.offline import OfflineChanges
+
+
+# How a command line names a running instance and what it is about, and what is said where one has the vault.
+
+
+_FORMATS: Final = ("jsonl", "csv")
+
+
+def instance_arguments(
+    parser: argparse.ArgumentParser, otherwise: str = "the store of the settings, while no instance runs"
+) -> None:
+    """What every command that talks to an instance takes; ``otherwise``: what it works on without a URL."""
+    parser.add_argument("--url", type=_address, metavar="URL", help=f"a running instance (default: {otherwise})")
+    parser.add_argument("--environment", default="default", metavar="ID", help="the environment (default: default)")
+
+
+def _address(text: str) -> str:
+    parts = urllib.parse.urlsplit(text)
+    try:
+        whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and min(text) > " "
+    except ValueError:
+        whole = False
+    if not whole or parts.path not in ("", "/") or parts.query:
+        raise argparse.ArgumentTypeError("write scheme, host and port alone, such as http://127.0.0.1:8081")
+    return text
+
+
+def records_arguments(parser: argparse.ArgumentParser, schema: str) -> None:
+    """As ``instance_arguments``, with a schema and the kind of a file."""
+    instance_arguments(parser, "the vault listener of the settings")
+    parser.add_argument("--schema", required=True, metavar="NAME", help=schema)
+    parser.add_argument("--format", choices=_FORMATS, help="kind of the content (default: by the ending of the name)")
+
+
+def files_arguments(parser: argparse.ArgumentParser) -> None:
+    """As ``instance_arguments``, with files of what is to be declared there."""
+    instance_arguments(parser)
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="YAML files, or folders of them")
+
+
+@contextlib.contextmanager
+def stopped_first(advice: str) -> Iterator[None]:
+    """Around work on a stopped vault: where an instance runs on it (STORE_BUSY), say what to do then."""
+    try:
+        yield
+    except VaultError as error:
+        if error.code is not Code.STORE_BUSY:
+            raise
+        raise VaultError(Code.STORE_BUSY, f"An instance runs on this vault: {advice}") from None
+
+
+JsonObject = dict[str, Any]
+
+
+class Backend(Protocol):
+    """Where what is declared is looked at. Every method raises ``VaultError`` as the interface refuses."""
+
+    async def listed(self) -> Sequence[JsonObject]:
+        """All of them, as the interface shows them."""
+
+    async def one(self, name: str) -> JsonObject:
+        """One of them."""
+
+
+#: Opens the place that a command line names.
+BackendOpener = Callable[[Arguments, Settings], AbstractAsyncContextManager[Backend]]
+
+
+def all_of(opening: BackendOpener, arguments: Arguments) -> list[JsonObject]:
+    """What ``list`` shows."""
+
+    async def listed() -> list[JsonObject]:
+        async with opening(arguments, load_settings(arguments.config, os.environ)) as where:
+            return list(await where.listed())
+
+    return asyncio.run(listed())
+
+
+def named_item(opening: BackendOpener, arguments: Arguments) -> JsonObject:
+    """What ``show`` shows: the one that the command line names."""
+
+    async def one() -> JsonObject:
+        async with opening(arguments, load_settings(arguments.config, os.environ)) as where:
+            return await where.one(arguments.name)
+
+    return asyncio.run(one())
+
+
+class RemoteBackend:
+    """Those of an instance that runs, below one path of its interface."""
+
+    def __init__(self, instance: remote.Remote, path: str) -> None:
+        self._instance = instance
+        self._path = path
+
+    async def listed(self) -> Sequence[JsonObject]:
+        """See ``Declared.listed``."""
+        found: list[JsonObject] = []
+        while True:
+            content = self._asked("GET", f"?offset={len(found)}").content
+            found += content["data"]
+            if not content["data"] or len(found) >= content["meta"]["total"]:
+                return found
+
+    async def one(self, name: str) -> JsonObject:
+        """See ``Declared.one``."""
+        content: JsonObject = self._asked("GET", _below(name)).content
+        return content
+
+    def _put(self, name: str, content: JsonObject, query: str = "") -> remote.RemoteAnswer:
+        return self._asked("PUT", _below(name) + query, content)
+
+    def _asked(self, method: str, below: str, content: Any = None) -> remote.RemoteAnswer:
+        told = self._instance.ask(method, f"{self._path}{below}", content)
+        if told.status >= 300:
+            raise remote.refusal_of(told)
+        return told
+
+
+def _below(name: str) -> str:
+    """The path of one by its name, whatever stands in it: a slash leads to no other operation."""
+    return "/" + urllib.parse.quote(name, safe="")
+
+
+class Stopped(NamedTuple):
+    """A vault that no instance runs on, and its schemas. ``record``: what is changed there."""
+
+    vault: Vault
+    catalog: Catalog
+    record: "OfflineChanges"
+
+
+@contextlib.asynccontextmanager
+async def stopped(arguments: Arguments, settings: Settings, operation: str) -> AsyncIterator[Stopped]:
+    """The environment of a command line, in the vault of the settings. ``operation``: what may be done there.
+
+    Raises ``VaultError``: STORE_BUSY says how to ask the instance.
+    """
+    from proxy.bootstrap.offline import OfflineChanges, stopped_vault
+    from proxy.bootstrap.schemas import open_schemas
+
+    record = OfflineChanges(operation, arguments.environment)
+    with stopped_first(f"name it with --url, and its client with {remote.CLIENT_ID} and {remote.CLIENT_SECRET}."):
+        async with stopped_vault(settings, arguments.environment, record) as (vault, _):
+            catalog = await open_schemas(vault, None, settings.records)
+            try:
+                yield Stopped(vault, catalog, record)
+            finally:
+                await catalog.close()

@@ -1,0 +1,127 @@
+"""``domicile export``: all records of a schema of a running instance into a file, sealed unless the operator wants them in the clear.
+
+Sealed with a key that is derived from the master key of the settings, so that only who holds that key reads the file, with
+``domicile import``. The file is made under another name and takes its own when it is complete.
+"""
+
+import argparse
+import contextlib
+import os
+import urllib.parse
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from proxy.cli import command, remote
+from proxy.cli.backend import records_arguments
+from proxy.cli.command import OK, Arguments, Command, Progress, progress
+from proxy.cli.import_ import key_of, types_of
+from proxy.cli.record_files import FORMATS, seal
+from proxy.errors import Code, VaultError
+from proxy.model.query import VERSION_FIELD
+from proxy.model.schema import RECORDS_SCHEMA
+
+#: Records of one page.
+_PAGE: Final = 500
+
+#: What the service says of a record, and no import takes.
+_OF_THE_SERVICE: Final = frozenset({"created_at", "updated_at", "attachments"})
+
+
+def run(arguments: Arguments) -> int:
+    """Export everything, or nothing at all."""
+    target: Path = arguments.file
+    if target.exists():
+        raise VaultError(Code.BAD_SETTINGS, f"{target} is there already: name another file, or remove it.")
+    kind = arguments.format or _kind(target)
+    count = [0]
+    bar = progress(f"export {arguments.schema}", None, "records")
+    with contextlib.closing(bar), contextlib.closing(remote.remote(arguments)) as instance:
+        types = {**types_of(instance, arguments.schema), "expires_at": "datetime"}
+        text = FORMATS[kind].write(_records(instance, arguments.schema, bar, count), types)
+        made = (
+            (piece.encode() for piece in text)
+            if arguments.clear
+            else seal(text, arguments.schema, kind, key_of(arguments))
+        )
+        write_file(target, made)
+    data = {"file": str(target), "schema": arguments.schema, "records": count[0], "sealed": not arguments.clear}
+    told = (
+        "in the clear: keep it as you keep the people in it"
+        if arguments.clear
+        else "sealed with the keys of this vault"
+    )
+    command.show(data, f"{count[0]} records of {arguments.schema} in {target}, {told}", as_json=arguments.json)
+    return OK
+
+
+def _kind(target: Path) -> str:
+    """The format that the ending of a name tells, ``.sealed`` after it or not."""
+    ending = Path(target.name.removesuffix(".sealed")).suffix.removeprefix(".").lower()
+    return ending if ending in FORMATS else "jsonl"
+
+
+def _records(instance: remote.Remote, schema: str, bar: Progress, count: list[int]) -> Iterator[Mapping[str, Any]]:
+    """Every record in the order of its age. Raises ``VaultError`` where one cannot be read: no export is quietly incomplete."""
+    unwanted = _OF_THE_SERVICE if schema == RECORDS_SCHEMA else _OF_THE_SERVICE | {VERSION_FIELD}
+    following = ""
+    while True:
+        told = instance.ask("GET", f"/api/models/{urllib.parse.quote(schema)}/export?limit={_PAGE}{following}")
+        if told.status != 200:
+            raise remote.refusal_of(told)
+        if told.content["meta"].get("unreadable"):
+            raise VaultError(
+                Code.CANNOT_OPEN,
+                "Records of this schema do not open, so the export would not be complete: see `domicile store verify`.",
+            )
+        for record in told.content["data"]:
+            yield {name: value for name, value in record.items() if name not in unwanted}
+        count[0] += len(told.content["data"])
+        bar.update(len(told.content["data"]))
+        if told.content["meta"].get("next") is None:
+            return
+        following = "&next=" + urllib.parse.quote(told.content["meta"]["next"], safe="")
+
+
+def write_file(target: Path, pieces: Iterable[bytes]) -> None:
+    """A file that only its owner reads, complete or not there."""
+    making = target.with_name(target.name + ".part")
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            making.unlink()
+        with os.fdopen(os.open(making, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            for piece in pieces:
+                file.write(piece)
+            file.flush()
+            os.fsync(file.fileno())
+        making.replace(target)
+    except OSError as error:
+        raise VaultError(Code.NOT_WRITABLE, f"{target} cannot be written ({error.strerror}).") from None
+    finally:
+        with contextlib.suppress(OSError):
+            making.unlink()
+
+
+# ``domicile export``: write the records of a schema to a file.
+
+
+def _run(arguments: Arguments) -> int:
+    """Write records to a file; as with ``importing``."""
+    return run(arguments)
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    records_arguments(parser, "the schema whose records are wanted")
+    parser.add_argument(
+        "--clear", action="store_true", help="write the values for whoever gets hold of the file, not sealed"
+    )
+    parser.add_argument("file", type=Path, metavar="FILE", help="the file to make, such as contacts.jsonl.sealed")
+
+
+COMMAND: Final = Command(
+    summary="Write all records of a schema to a file, sealed by default.",
+    example="domicile export --schema contact contacts.jsonl.sealed",
+    run=_run,
+    arguments=_arguments,
+    data=True,
+)

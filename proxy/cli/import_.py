@@ -1,0 +1,360 @@
+"""``domicile import``: records from JSON Lines or CSV into a schema of a running instance, in batches, resumable.
+
+Each batch goes out under an ``Idempotency-Key`` made of the file and the place in it, and how far the import is stands in a small
+file beside it. So after a crash of either side the same command goes on where it stopped, and no batch is stored twice.
+"""
+
+import argparse
+import contextlib
+import hashlib
+import io
+import itertools
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+import msgspec
+
+from proxy.cli import command, remote
+from proxy.cli.backend import records_arguments
+from proxy.cli.command import FAULT, OK, Arguments, Command, progress
+from proxy.cli.record_files import FORMATS, FileRecord, OpenSealedFile, SealedFileHead, Types, sealed_file_head
+from proxy.config import load_settings
+from proxy.crypto.key_sources import open_source
+from proxy.crypto.stream import StreamAead
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.legacy_dialect import ALIASES, COUNTRY
+from proxy.model.query import CREATED_AT, UPDATED_AT, VERSION_FIELD
+from proxy.model.schema import RECORDS_SCHEMA, STATED_VERSION
+
+# Records of the record-based family as hosted services of this kind export them, in the names of the schema ``records``.
+#
+# Such a record has other names for some fields, says in which country it is kept, and has what the service itself sets. The model-based
+# operations, by which an import stores, take none of these. A record of another country than the instance's is refused.
+
+
+#: Names in files -> names in the schema.
+_NAMES: Final = {**ALIASES, VERSION_FIELD: STATED_VERSION}
+
+#: What the service sets, and no import takes.
+_OF_THE_SERVICE: Final = frozenset((CREATED_AT, UPDATED_AT, "attachments"))
+
+
+def with_names(schema: str, types: Types) -> Types:
+    """The types of fields, by the names in files, too."""
+    if schema != RECORDS_SCHEMA:
+        return types
+    return {**types, **{name: types[field] for name, field in _NAMES.items() if field in types}}
+
+
+def translated_records(instance: remote.Remote, schema: str, entries: Iterator[FileRecord]) -> Iterator[FileRecord]:
+    """The records of a file in the names of their schema; those of other schemas as they are."""
+    if schema != RECORDS_SCHEMA:
+        yield from entries
+        return
+    countries: dict[Any, bool] = {}
+    for entry in entries:
+        yield entry if entry.record is None else _translated(instance, entry.line, entry.record, countries)
+
+
+def _translated(instance: remote.Remote, line: int, record: dict[str, Any], countries: dict[Any, bool]) -> FileRecord:
+    found: dict[str, Any] = {}
+    for name, value in record.items():
+        if name == COUNTRY:
+            if not _ours(instance, value, countries):
+                return FileRecord(line, None, "this record is kept in another country than this instance's", record)
+        elif name not in _OF_THE_SERVICE:
+            known = _NAMES.get(name, name)
+            if found.get(known, value) != value:
+                return FileRecord(line, None, f"{name} says something else than another name of it", record)
+            found[known] = value
+    return FileRecord(line, found)
+
+
+def _ours(instance: remote.Remote, country: Any, countries: dict[Any, bool]) -> bool:
+    """Whether the instance keeps records of that country; it is asked once for each."""
+    if country is None:
+        return True
+    if not isinstance(country, str):
+        return False
+    if country not in countries:
+        told = instance.ask("POST", "/api/records/find", {COUNTRY: country, "options": {"limit": 1}})
+        if told.status not in (200, 400, 409):
+            raise remote.refusal_of(told)
+        countries[country] = told.status == 200
+    return countries[country]
+
+
+#: Records of one request; the instance may take fewer.
+_BATCH: Final = 100
+
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+
+#: Faults that are listed; a file with more of them has one cause.
+_TOLD: Final = 20
+
+
+class _Mark(msgspec.Struct):
+    """How far an import of a file is; stands in ``<file>.import`` until it is complete."""
+
+    file: str  #: what tells this content from another one
+    schema: str
+    instance: str
+    done: int = 0  #: records
+    created: int = 0
+    updated: int = 0
+    skipped: int = 0
+
+
+@dataclass(slots=True)
+class _Job:
+    """One import under way."""
+
+    instance: remote.Remote
+    schema: str
+    existing: str  #: what becomes of records whose key is used: ``refuse``, ``skip``, ``update``
+    mark: _Mark
+    place: Path
+    rejects: Path | None  #: where the lines of records go that cannot be taken; none: the import stops there
+    faults: list[Detail] = field(default_factory=list)
+    rejected: int = 0
+
+    @property
+    def stopped(self) -> bool:
+        return bool(self.rejected) and self.rejects is None
+
+
+def run(arguments: Arguments) -> int:
+    """Import; status 1 when a record could not be taken, with the line of each."""
+    file: Path = arguments.file
+    head = _sealed(file)
+    kind = head.format if head is not None else arguments.format or file.suffix.removeprefix(".").lower()
+    if kind not in FORMATS:
+        raise VaultError(
+            Code.BAD_SETTINGS, f"The kind of {file.name} is not known: name it with --format {' or '.join(FORMATS)}."
+        )
+    try:
+        with contextlib.closing(remote.remote(arguments)) as instance:
+            job = _job(instance, file, arguments)
+            types = with_names(arguments.schema, types_of(instance, arguments.schema))
+            with _text(file, head, arguments) as text:
+                _all(job, translated_records(instance, arguments.schema, FORMATS[kind].read(text, types)))
+    except UnicodeDecodeError:
+        raise VaultError(Code.BAD_SETTINGS, f"{file} is not UTF-8: convert it first.") from None
+    except ValueError as error:  # the head of a table
+        raise VaultError(Code.BAD_SETTINGS, f"{file}: {error}.") from None
+    except OSError as error:
+        raise VaultError(Code.BAD_SETTINGS, f"{file} cannot be read ({error.strerror}).") from None
+    return _told(job, arguments)
+
+
+def _job(instance: remote.Remote, file: Path, arguments: Arguments) -> _Job:
+    place = file.with_name(file.name + ".import")
+    mark = _begun(file, place, arguments, instance)
+    return _Job(instance, arguments.schema, arguments.existing, mark, place, arguments.rejects)
+
+
+def _sealed(file: Path) -> SealedFileHead | None:
+    try:
+        return sealed_file_head(file)
+    except OSError as error:
+        raise VaultError(Code.BAD_SETTINGS, f"{file} cannot be read ({error.strerror}).") from None
+
+
+def _text(file: Path, head: SealedFileHead | None, arguments: Arguments) -> TextIO:
+    """The text of a file, or of what is sealed in it."""
+    if head is None:
+        return file.open(encoding="utf-8", newline="")
+    opened = OpenSealedFile(file, head, key_of(arguments))
+    return io.TextIOWrapper(io.BufferedReader(opened), "utf-8", newline="")
+
+
+def key_of(arguments: Arguments) -> StreamAead:
+    """What seals and opens files of this vault. Raises ``VaultError(BAD_KEYS)`` without its master key."""
+    return open_source(load_settings(arguments.config, os.environ).keys.uri).load().files()
+
+
+def types_of(instance: remote.Remote, schema: str) -> Types:
+    """Type of each field of a schema by name. Raises ``VaultError`` as the instance answers."""
+    told = instance.ask("GET", f"/api/schemas/{schema}")
+    if told.status != 200:
+        raise remote.refusal_of(told)
+    return {name: described["type"] for name, described in told.content["fields"].items()}
+
+
+def _begun(file: Path, place: Path, arguments: Arguments, instance: remote.Remote) -> _Mark:
+    """The mark of this very import, if one was begun; a new one otherwise."""
+    found = file.stat()
+    told = f"{file.name} {found.st_size} {found.st_mtime_ns}"
+    fresh = _Mark(hashlib.sha256(told.encode()).hexdigest(), arguments.schema, instance.url)
+    if not place.exists():
+        return fresh
+    mark = msgspec.json.decode(place.read_bytes(), type=_Mark)
+    if (mark.file, mark.schema, mark.instance) != (fresh.file, fresh.schema, fresh.instance):
+        raise VaultError(
+            Code.CONFLICT,
+            f"{place} belongs to an import of another content, schema or instance: remove it to begin anew.",
+        )
+    return mark
+
+
+def _all(job: _Job, entries: Iterator[FileRecord]) -> None:
+    bar = progress(f"import {job.schema}", None, "records", job.mark.done)
+    rest = itertools.islice(entries, job.mark.done, None)
+    try:
+        while not job.stopped and (batch := list(itertools.islice(rest, _BATCH))):
+            _one(job, batch)
+            if not job.stopped:
+                job.mark.done += len(batch)
+                _write(job.place, job.mark)
+                bar.update(len(batch))
+    finally:
+        bar.close()
+    if not job.stopped:
+        with contextlib.suppress(FileNotFoundError):
+            job.place.unlink()
+
+
+def _one(job: _Job, batch: list[FileRecord]) -> None:
+    """Store one batch but for what cannot be taken; nothing of it where that stops the import."""
+    _reject(job, [(entry, Detail(f"line {entry.line}", entry.fault)) for entry in batch if entry.record is None])
+    left = [entry for entry in batch if entry.record is not None]
+    while left and not job.stopped:
+        told = _sent(job, left)
+        if told.status == 201:
+            job.mark.created += len(left)
+            return
+        faults = _faults(told, left)
+        at = {entry.line for entry, _ in faults}
+        if told.status == 409 and job.existing != "refuse":
+            _existing(job, [entry for entry in left if entry.line in at])
+        else:
+            _reject(job, faults)
+        left = [entry for entry in left if entry.line not in at]
+
+
+def _existing(job: _Job, entries: list[FileRecord]) -> None:
+    """What becomes of records whose key is used already."""
+    if job.existing == "skip":
+        job.mark.skipped += len(entries)
+        return
+    while entries and not job.stopped:
+        told = _sent(job, entries, "batch/update")
+        if told.status == 201:
+            job.mark.updated += len(entries)
+            return
+        faults = _faults(told, entries)
+        _reject(job, faults)
+        at = {entry.line for entry, _ in faults}
+        entries = [entry for entry in entries if entry.line not in at]
+
+
+def _reject(job: _Job, faults: list[tuple[FileRecord, Detail]]) -> None:
+    job.faults += [fault for _, fault in faults][: max(0, _TOLD - len(job.faults))]
+    job.rejected += len({entry.line for entry, _ in faults})
+    if job.rejects is not None and faults:
+        entries = {entry.line: entry for entry, _ in faults}.values()
+        try:
+            with open(job.rejects, "ab", opener=_private) as file:
+                file.writelines(_encode(_left(entry)) + b"\n" for entry in entries)
+        except OSError as error:
+            raise VaultError(Code.NOT_WRITABLE, f"{job.rejects} cannot be written ({error.strerror}).") from None
+
+
+def _private(path: str, flags: int) -> int:
+    """The file is for its owner alone where it is made: it holds what people are."""
+    return os.open(path, flags, 0o600)
+
+
+def _left(entry: FileRecord) -> Any:
+    """What the file of rejects keeps of an entry: its record, or what stands there where no record could be read."""
+    return entry.unread if entry.record is None else entry.record
+
+
+def _sent(job: _Job, entries: list[FileRecord], action: str = "batch") -> remote.RemoteAnswer:
+    content = [entry.record for entry in entries]
+    lines = ",".join(str(entry.line) for entry in entries)
+    key = hashlib.sha256(f"{job.mark.file} {job.schema} {action} {lines}".encode()).hexdigest()[:40]
+    return job.instance.ask("POST", f"/api/models/{job.schema}/{action}", content, {"Idempotency-Key": f"import-{key}"})
+
+
+def _faults(told: remote.RemoteAnswer, entries: list[FileRecord]) -> list[tuple[FileRecord, Detail]]:
+    """The faults of a refused batch, each with its record; raises what is no fault of a record."""
+    refusal = remote.refusal_of(told)
+    found: list[tuple[FileRecord, Detail]] = []
+    for source, text in refusal.details:
+        _, number, *rest = source.split("/") if source.startswith("/") else ("", "")
+        if not number.isdigit() or int(number) >= len(entries):
+            raise refusal
+        entry = entries[int(number)]
+        found.append((entry, Detail(f"line {entry.line}{''.join(f' /{part}' for part in rest)}", text)))
+    if not found:
+        raise refusal
+    return found
+
+
+def _write(place: Path, mark: _Mark) -> None:
+    """Durable, so that a crash of this machine does not lose the place."""
+    fresh = place.with_name(place.name + ".new")
+    with fresh.open("wb") as file:
+        file.write(msgspec.json.encode(mark))
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(place)
+
+
+def _told(job: _Job, arguments: Arguments) -> int:
+    mark = job.mark
+    data: dict[str, Any] = {
+        "schema": mark.schema,
+        "created": mark.created,
+        "updated": mark.updated,
+        "skipped": mark.skipped,
+        "rejected": job.rejected,
+        "complete": not job.stopped,
+        "faults": [{"source": source, "text": text} for source, text in job.faults],
+    }
+    counts = f"{mark.created} created, {mark.updated} updated, {mark.skipped} skipped, {job.rejected} rejected"
+    lines = [f"{mark.schema}: {counts}", *command.detail_lines(job.faults)]
+    if job.stopped:
+        lines.append(
+            "Stopped there. Mend the file and import it anew with --existing skip, or go on past such records with --rejects."
+        )
+    command.show(data, "\n".join(lines), as_json=arguments.json)
+    return FAULT if job.rejected else OK
+
+
+# ``domicile import``: store records from a file.
+
+
+def _run(arguments: Arguments) -> int:
+    """Store records; what does it loads the HTTP client and ciphers, so it is a file of its own."""
+    return run(arguments)
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    records_arguments(parser, "the schema that the records belong to")
+    parser.add_argument(
+        "--existing",
+        choices=("refuse", "skip", "update"),
+        default="refuse",
+        help="what becomes of a record whose key is used: refuse (the default), skip, or update",
+    )
+    parser.add_argument(
+        "--rejects",
+        type=Path,
+        metavar="FILE",
+        help="add what cannot be taken to this file, as JSON Lines, and go on; a line that cannot be read stands there as text",
+    )
+    parser.add_argument("file", type=Path, metavar="FILE", help="JSON Lines or CSV, or what domicile export made")
+
+
+COMMAND: Final = Command(
+    summary="Store records from a file; resumable.",
+    example="domicile import --schema contact contacts.csv",
+    run=_run,
+    arguments=_arguments,
+    data=True,
+)

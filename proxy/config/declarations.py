@@ -1,0 +1,190 @@
+"""What YAML files declare by name, such as schemas and policies: several in one file with ``---`` between them, each fault with its line.
+
+YAML is read without its traps: ``no`` is a text, a key that stands twice is a fault, and so are tags.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+import yaml
+
+from proxy.config.document import not_yaml
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.policy import AccessPolicy, read_policy
+from proxy.model.schema import Schema
+from proxy.model.schema_document import read_definition
+from proxy.model.values import step
+
+#: What is declared is a page of text; more is a mistake, such as a wrong file.
+_LARGEST: Final = 1024 * 1024
+_WHOLE: Final = re.compile(r"-?(0|[1-9][0-9]{0,17})", re.ASCII)
+_POINTED: Final = re.compile(r"-?(0|[1-9][0-9]{0,17})\.[0-9]{1,18}", re.ASCII)
+_WORDS: Final[Mapping[str, bool | None]] = {"true": True, "false": False, "null": None}
+_TAGS: Final = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
+
+_Declared = TypeVar("_Declared")
+
+
+class DeclarationKind(NamedTuple, Generic[_Declared]):
+    """What files declare: what it is called, what it needs, and what reads one (name, body); raises ``VaultError`` with details."""
+
+    noun: str
+    needs: str
+    code: Code
+    read: Callable[[str, Any], _Declared]
+
+
+class Declarations(NamedTuple, Generic[_Declared]):
+    """What files declare; ``place`` says where a part of one stands: ``file:line:column`` by name and JSON Pointer."""
+
+    found: tuple[_Declared, ...]
+    place: Callable[[str, str], str]
+
+
+def read_files(kind: DeclarationKind[_Declared], paths: Sequence[Path]) -> Declarations[_Declared]:
+    """The declarations of files, and of the files ``*.yaml`` and ``*.yml`` in folders, in the order of their names.
+
+    Raises ``VaultError`` with the code of the kind and every fault of all files.
+    """
+    reading = _Reading(kind)
+    for path in paths:
+        for file in _files(path, reading.faults):
+            reading.file(file)
+    if reading.faults:
+        text = f"The files with {plural(kind.noun)} have faults: mend what is listed."
+        raise VaultError(kind.code, text, tuple(reading.faults))
+    return Declarations(tuple(reading.found.values()), reading.place)
+
+
+def plural(noun: str) -> str:
+    """``policy`` → ``policies``."""
+    return noun.removesuffix("y") + "ies" if noun.endswith("y") else noun + "s"
+
+
+def _files(path: Path, faults: list[Detail]) -> list[Path]:
+    if path.is_dir():
+        return sorted(item for item in path.iterdir() if item.suffix in (".yaml", ".yml") and item.is_file())
+    if not path.exists():
+        faults.append(Detail(str(path), "there is no such file or folder"))
+        return []
+    return [path]
+
+
+class _Reading(Generic[_Declared]):
+    """All files; ``places`` has, by name, where each part of a declaration stands."""
+
+    def __init__(self, kind: DeclarationKind[_Declared]) -> None:
+        self.kind = kind
+        self.found: dict[str, _Declared] = {}
+        self.faults: list[Detail] = []
+        self.places: dict[str, dict[str, str]] = {}
+
+    def place(self, name: str, pointer: str) -> str:
+        """Where a part stands, or the nearest thing around it that does."""
+        places = self.places[name]
+        while pointer not in places and pointer:
+            pointer = pointer.rpartition("/")[0]
+        return places.get(pointer, name)
+
+    def file(self, file: Path) -> None:
+        try:
+            content = file.read_bytes()
+            if len(content) > _LARGEST:
+                self.faults.append(
+                    Detail(str(file), f"larger than 1 MiB: is this a file with {plural(self.kind.noun)}?")
+                )
+                return
+            for node in yaml.compose_all(content.decode("utf-8-sig"), Loader=yaml.BaseLoader):
+                self.document(str(file), node)
+        except OSError as error:
+            self.faults.append(Detail(str(file), f"cannot be read ({error.strerror}): let this user read it"))
+        except UnicodeDecodeError:
+            self.faults.append(Detail(str(file), "not UTF-8: save the file in that encoding"))
+        except yaml.MarkedYAMLError as error:
+            self.faults.append(Detail(_at(str(file), error.problem_mark), not_yaml(error)))
+        except (yaml.YAMLError, RecursionError):
+            self.faults.append(
+                Detail(str(file), "not YAML: a control character stands in it, or it is nested too deeply")
+            )
+
+    def document(self, file: str, node: yaml.Node | None) -> None:
+        if node is None:
+            return  # nothing but comments
+        places: dict[str, str] = {}
+        before = len(self.faults)
+        raw = self.value(file, node, "", places)
+        if len(self.faults) > before:
+            return
+        if not isinstance(raw, dict) or not isinstance(raw.get("name"), str):
+            self.faults.append(Detail(places[""], f"a {self.kind.noun} needs {self.kind.needs}"))
+            return
+        name = raw.pop("name")
+        if name in self.found:
+            self.faults.append(
+                Detail(places["/name"], f"a {self.kind.noun} of this name stands above already: remove one")
+            )
+            return
+        self.places[name] = {**places, "name": places["/name"]}
+        try:
+            self.found[name] = self.kind.read(name, raw)
+        except VaultError as error:
+            self.faults.extend(Detail(self.place(name, detail.source), detail.text) for detail in error.details)
+
+    def value(self, file: str, node: yaml.Node, pointer: str, places: dict[str, str]) -> Any:
+        """A node as JSON would have it."""
+        places[pointer] = _at(file, node.start_mark)
+        if node.tag not in _TAGS:
+            self.faults.append(Detail(places[pointer], "tags are not understood here"))
+            return None
+        if isinstance(node, yaml.MappingNode):
+            return self.mapping(file, node, pointer, places)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(file, item, f"{pointer}/{index}", places) for index, item in enumerate(node.value)]
+        text: str = node.value
+        if getattr(node, "style", None) is not None:  # quoted, or a block of text
+            return text
+        if _POINTED.fullmatch(text):
+            return Decimal(text)
+        return int(text) if _WHOLE.fullmatch(text) else _WORDS.get(text, text)
+
+    def mapping(self, file: str, node: yaml.MappingNode, pointer: str, places: dict[str, str]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                self.faults.append(Detail(_at(file, key.start_mark), "a name is needed before the colon"))
+            elif key.value in found:
+                self.faults.append(Detail(_at(file, key.start_mark), f"{key.value} stands twice: remove one"))
+            else:
+                at = pointer + step(key.value)
+                found[key.value] = self.value(file, value, at, places)
+                places[at] = _at(file, key.start_mark)
+        return found
+
+
+def _at(file: str, mark: yaml.Mark | None) -> str:
+    return file if mark is None else f"{file}:{mark.line + 1}:{mark.column + 1}"
+
+
+# Access policies as YAML files. The body of each is that of ``/api/policies`` (``model.policy``), with its ``name``.
+
+
+_POLICY_FILES: Final = DeclarationKind("policy", "`name:`, `schema:` and `actions:`", Code.INVALID_POLICY, read_policy)
+
+
+def read_policies(paths: Sequence[Path]) -> Declarations[AccessPolicy]:
+    """The policies of files. Raises ``VaultError(INVALID_POLICY)`` with every fault of all files."""
+    return read_files(_POLICY_FILES, paths)
+
+
+# Schemas as YAML files: ``name`` and ``fields`` of each. The definition itself is that of ``/api/schemas`` (``model.definition``).
+
+
+_SCHEMA_FILES: Final = DeclarationKind("schema", "`name:` and `fields:`", Code.INVALID_SCHEMA, read_definition)
+
+
+def read_schemas(paths: Sequence[Path]) -> Declarations[Schema]:
+    """The schemas of files. Raises ``VaultError(INVALID_SCHEMA)`` with every fault of all files."""
+    return read_files(_SCHEMA_FILES, paths)

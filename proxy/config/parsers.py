@@ -1,0 +1,388 @@
+"""Readers of single settings: a text in, a value out, or ``ValueError`` with what is wrong about it.
+
+A reason never quotes the text: somebody who pastes a key where its place belongs must not find it in a log.
+"""
+
+import ipaddress
+import re
+import urllib.parse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from proxy.auth.audiences import origin
+from proxy.config.settings import (
+    Files,
+    IssuerSettings,
+    KeySettings,
+    ListenAddress,
+    NetworkSetting,
+    SecretSource,
+    StoreSettings,
+    SyslogSettings,
+)
+
+#: A reader of one setting.
+SettingParser = Callable[[str], Any]
+
+_UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION: Final = re.compile(r"(\d{1,9})(ms|s|m|h|d)", re.ASCII)
+_LONGEST: Final = 3650 * _UNITS["d"]
+_BYTES: Final = {"kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_SIZE: Final = re.compile(r"([0-9]{1,9})(kB|MB|GB|KiB|MiB|GiB)", re.ASCII)
+_HOST: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]", re.ASCII)
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+#: ISO 3166-1 alpha-2, the officially assigned codes.
+COUNTRIES: Final = frozenset(
+    """
+    ad ae af ag ai al am ao aq ar as at au aw ax az ba bb bd be bf bg bh bi bj bl bm bn bo bq br bs bt bv bw by bz ca cc
+    cd cf cg ch ci ck cl cm cn co cr cu cv cw cx cy cz de dj dk dm do dz ec ee eg eh er es et fi fj fk fm fo fr ga gb gd
+    ge gf gg gh gi gl gm gn gp gq gr gs gt gu gw gy hk hm hn hr ht hu id ie il im in io iq ir is it je jm jo jp ke kg kh
+    ki km kn kp kr kw ky kz la lb lc li lk lr ls lt lu lv ly ma mc md me mf mg mh mk ml mm mn mo mp mq mr ms mt mu mv mw
+    mx my mz na nc ne nf ng ni nl no np nr nu nz om pa pe pf pg ph pk pl pm pn pr ps pt pw py qa re ro rs ru rw sa sb sc
+    sd se sg sh si sj sk sl sm sn so sr ss st sv sx sy sz tc td tf tg th tj tk tl tm tn to tr tt tv tw tz ua ug um us uy
+    uz va vc ve vg vi vn vu wf ws ye yt za zm zw
+    """.split()
+)
+
+
+def country(text: str) -> str:
+    """An ISO 3166-1 alpha-2 code in either case; answers it in lower case."""
+    code = text.lower()
+    if code == "uk":
+        raise ValueError("the code of the United Kingdom is gb")
+    if code not in COUNTRIES:
+        raise ValueError("this is no country code of ISO 3166")
+    return code
+
+
+def country_or_none(text: str) -> str:
+    """The same, or an empty text for ``none``."""
+    return "" if text == "none" else country(text)
+
+
+def address(text: str) -> ListenAddress:
+    """``host:port``; an IPv6 host in square brackets."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port:
+        raise ValueError("the port is missing")
+    if not host:
+        raise ValueError("the host is missing")
+    if not _HOST.fullmatch(host):
+        raise ValueError("the host is neither a name nor an address (IPv6 stands in square brackets)")
+    if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):
+        raise ValueError("the port is not a number from 0 to 65535")
+    return ListenAddress(host.strip("[]"), int(port))
+
+
+def true_or_false(text: str) -> bool:
+    """``true`` or ``false``; no other spelling."""
+    if text not in ("true", "false"):
+        raise ValueError("this is neither true nor false")
+    return text == "true"
+
+
+def path(text: str) -> Path:
+    """A file or folder; a relative one counts from the current folder. The answer is absolute."""
+    return _path(text, Path.cwd())
+
+
+def _path(text: str, folder: Path) -> Path:
+    if text.startswith("~"):
+        raise ValueError("~ is not understood here")
+    return folder / text
+
+
+def path_or(word: str) -> SettingParser:
+    """A reader of a file; ``word`` stands for none."""
+
+    def read(text: str) -> Path | None:
+        return None if text == word else path(text)
+
+    return read
+
+
+def paths(text: str) -> tuple[Path, ...]:
+    """Files with commas between them, in square brackets or without."""
+    found = _items(text)
+    if "" in found:
+        raise ValueError("an item is empty")
+    folder = Path.cwd()
+    return tuple(_path(item, folder) for item in found)
+
+
+def host_or_none(text: str) -> str | None:
+    """A host name in lower case, or ``none``."""
+    if text == "none":
+        return None
+    if not _HOST.fullmatch(text) or text.startswith("["):
+        raise ValueError("this is not a host name")
+    return text.lower()
+
+
+def origins(text: str) -> tuple[str, ...]:
+    """Addresses such as ``https://se-vault.example.com`` with commas between them, each in its one spelling."""
+    found = []
+    for number, item in enumerate(_items(text), 1):
+        try:
+            found.append(origin(item))
+        except ValueError:
+            raise ValueError(f"item {number} is not an address of scheme, host and perhaps port") from None
+    return tuple(found)
+
+
+def networks(text: str) -> tuple[NetworkSetting, ...]:
+    """Networks and single addresses with commas between them, in square brackets or without."""
+    return tuple(_network(item, number) for number, item in enumerate(_items(text), 1))
+
+
+def hosts(text: str) -> tuple[str | NetworkSetting, ...]:
+    """Host names, networks and single addresses with commas between them; names in lower-case letters."""
+    found: list[str | NetworkSetting] = []
+    for number, item in enumerate(_items(text), 1):
+        name = item.lower()
+        named = not name.startswith("[") and any(letter.isalpha() for letter in name.rpartition(".")[2])
+        found.append(name if named and _HOST.fullmatch(name) else _network(item, number))
+    return tuple(found)
+
+
+def _items(text: str) -> list[str]:
+    """The items of a list, in square brackets or without."""
+    if text.startswith("[") and text.endswith("]"):
+        text = text[1:-1]
+    return [item.strip() for item in text.split(",")] if text.strip() else []
+
+
+def _network(text: str, number: int) -> NetworkSetting:
+    try:
+        network = ipaddress.ip_network(text)
+    except ValueError:
+        try:
+            ipaddress.ip_network(text, strict=False)
+        except ValueError:
+            raise ValueError(f"number {number} is neither an address nor a network") from None
+        raise ValueError(f"number {number} has bits set behind its prefix length") from None
+    if network.prefixlen == 0:
+        raise ValueError(f"number {number} holds every address, so that anybody would be believed or let in")
+    return network
+
+
+def duration(text: str) -> int:
+    """A number and a unit (ms, s, m, h, d) as milliseconds, more than none and at most ten years."""
+    match = _DURATION.fullmatch(text)
+    if not match:
+        raise ValueError("this is not a number followed by ms, s, m, h or d")
+    milliseconds = int(match[1]) * _UNITS[match[2]]
+    if milliseconds == 0:
+        raise ValueError("this must be more than nothing")
+    if milliseconds > _LONGEST:
+        raise ValueError("this is more than ten years")
+    return milliseconds
+
+
+def syslog(text: str) -> SyslogSettings | None:
+    """A syslog collector, or ``none``."""
+    if text == "none":
+        return None
+    scheme, separator, rest = text.partition("://")
+    if separator and scheme == "unix" and rest.startswith("/"):
+        return SyslogSettings("unix", rest, 0)
+    if not separator or scheme not in ("udp", "tcp"):
+        raise ValueError("this is no address of a syslog collector")
+    place = address(rest.removesuffix("/"))
+    if not place.port:
+        raise ValueError("a collector has a port of its own, not 0")
+    return SyslogSettings("udp" if scheme == "udp" else "tcp", place.host, place.port)
+
+
+def duration_or_none(text: str) -> int:
+    """A duration, or 0 for no limit."""
+    return 0 if text == "0" else duration(text)
+
+
+def whole_number(least: int, most: int) -> SettingParser:
+    """A reader of whole numbers from ``least`` to ``most``."""
+
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and len(text) <= 9 and least <= int(text) <= most):
+            raise ValueError(f"this is not a whole number from {least} to {most}")
+        return int(text)
+
+    return read
+
+
+def or_auto(reader: SettingParser) -> SettingParser:
+    """A reader of what another one reads, or of ``auto``, which is found out at start."""
+
+    def read(text: str) -> Any:
+        return None if text == "auto" else reader(text)
+
+    return read
+
+
+def size(least: int) -> SettingParser:
+    """A reader of a number of bytes with its unit (KiB, MiB, GiB; kB, MB, GB), at least so many and at most a tebibyte."""
+
+    def read(text: str) -> int:
+        match = _SIZE.fullmatch(text)
+        if not match:
+            raise ValueError("this is not a number followed by KiB, MiB, GiB, kB, MB or GB")
+        count = int(match[1]) * _BYTES[match[2]]
+        if not least <= count <= 2**40:
+            raise ValueError("this is too small or beyond all memory")
+        return count
+
+    return read
+
+
+def one_of(*words: str) -> SettingParser:
+    """A reader of one of these words."""
+
+    def read(text: str) -> str:
+        if text not in words:
+            raise ValueError("this is not known here")
+        return text
+
+    return read
+
+
+def some_of(*words: str) -> SettingParser:
+    """A reader of some of these words with commas between them, or of ``all``."""
+
+    def read(text: str) -> frozenset[str]:
+        found = _items(text)
+        if found == ["all"]:
+            return frozenset(words)
+        for number, item in enumerate(found, 1):
+            if item not in words:
+                raise ValueError(f"item {number} is not known here")
+        return frozenset(found)
+
+    return read
+
+
+def store(text: str) -> StoreSettings:
+    """``sqlite:///`` and the whole path of the database file."""
+    scheme, colon, place = text.partition(":")
+    if not colon or scheme != "sqlite":
+        raise ValueError("the embedded SQLite store is the only one there is")
+    return StoreSettings("sqlite", _whole_path(place))
+
+
+def limit_store(text: str) -> str | None:
+    """``memory``, or the address of a Redis; it may hold a password, so it is never told."""
+    if text == "memory":
+        return None
+    try:
+        parts = urllib.parse.urlsplit(text)
+        good = parts.scheme in ("redis", "rediss") and parts.hostname and parts.port != 0
+    except ValueError:
+        good = False
+    else:
+        good = good and re.fullmatch(r"(/[0-9]{0,5})?", parts.path) and not (parts.query or parts.fragment)
+    if not good:
+        raise ValueError("this is neither the word memory nor the address of a Redis")
+    return text
+
+
+def files(text: str) -> Files:
+    """``file:///`` and the whole path of a folder."""
+    scheme, colon, place = text.partition(":")
+    if scheme == "s3":
+        raise ValueError("files cannot be kept in S3 yet; they are kept in a folder")
+    if not colon or scheme != "file":
+        raise ValueError("files are kept in a folder")
+    return Files("file", _whole_path(place.rstrip("/")))
+
+
+def keys(text: str) -> KeySettings:
+    """``file:///`` and the whole path of a file, or ``env:`` and the name of a variable."""
+    scheme, _, place = text.partition(":")
+    if scheme == "env":
+        if not _VARIABLE.fullmatch(place):
+            raise ValueError("what follows env: is not the name of an environment variable")
+        return KeySettings("env", place)
+    if scheme != "file":
+        raise ValueError("keys come from a file or from an environment variable; the key itself never stands here")
+    return KeySettings("file", str(_whole_path(place)))
+
+
+def _whole_path(place: str) -> Path:
+    """``///a/b`` or ``////a/b`` → ``/a/b``; a relative path is refused, for readers of such addresses disagree on it."""
+    bare = place.lstrip("/")
+    if not place.startswith("///") or not bare:
+        raise ValueError("three slashes and the whole path must follow the first colon")
+    if bare.startswith(("./", "../", "~")):
+        raise ValueError("the path must be whole, not counted from another folder")
+    if bare.endswith("/"):
+        raise ValueError("this names a folder where a file is needed")
+    return Path("/" + bare)
+
+
+def issuer(text: str) -> IssuerSettings | None:
+    """``embedded``, or how an external issuer of access tokens is asked, and where."""
+    if text == "embedded":
+        return None
+    how, _, url = text.partition(":")
+    if how not in ("jwks", "introspection"):
+        raise ValueError("this is neither embedded, nor does it begin with jwks: or introspection:")
+    return IssuerSettings("jwks" if how == "jwks" else "introspection", endpoint(url))
+
+
+def endpoint(text: str) -> str:
+    """An address at https://; at http:// only on this machine."""
+    parts = urllib.parse.urlsplit(text)
+    good = text.isascii() and text.isprintable() and " " not in text and not parts.fragment and "@" not in parts.netloc
+    if not good or not parts.hostname or parts.scheme not in ("http", "https"):
+        raise ValueError("this is not an address at https://")
+    if parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
+        raise ValueError("http:// is for this machine alone: what is asked over a network has to be at https://")
+    return text
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Texts with commas between them, none of them empty."""
+    found = _items(text)
+    if not all(item.isprintable() and item for item in found):
+        raise ValueError("an item is empty, or cannot be printed")
+    return tuple(found)
+
+
+def word_or_none(text: str) -> str | None:
+    """A text, or ``none``."""
+    if not text or not text.isprintable():
+        raise ValueError("this is no text")
+    return None if text == "none" else text
+
+
+def claim(text: str) -> str:
+    """The name of a claim of a token."""
+    if not text or not text.isprintable() or " " in text:
+        raise ValueError("this is no name")
+    return text
+
+
+def secret(text: str) -> SecretSource | None:
+    """Where a secret is, which never stands in the settings itself: ``none``, ``env:NAME`` or ``file:///path``."""
+    if text == "none":
+        return None
+    source, _, place = text.partition(":")
+    if source == "env" and place.isidentifier():
+        return SecretSource("env", place)
+    if source == "file" and place.startswith("///"):
+        return SecretSource("file", str(_whole_path(place)))
+    raise ValueError("this is neither none, nor env: and the name of a variable, nor file:/// and the path of a file")
+
+
+# What a setting is; the table of all of them is ``config.table``.
+
+
+class Setting(NamedTuple):
+    """One setting: its default as an operator would write it, its reader, what to write, and what it means."""
+
+    default: str
+    read: SettingParser
+    form: str  #: completes the sentence "write …"
+    meaning: str
+    many: bool = False  #: a list may be written; the reader gets its items with commas between them

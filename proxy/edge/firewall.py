@@ -1,0 +1,139 @@
+"""The data firewall: whether a caller is inside the country of the instance, or in a network that is let in.
+
+Inside are: this machine (loopback), the networks of ``firewall.allow``, and addresses that the database places in the country.
+Everything else is outside, also what nobody knows: private networks, addresses that the database lacks, callers that a
+proxy does not tell of. An address counts as a caller's only where it is its own, or where a trusted proxy told of it.
+
+A request that says of itself that somebody passed it on, and comes from this machine or a private network that is no trusted
+proxy, is outside as well: there a proxy stands that the operator forgot to name, and behind it is the world.
+"""
+
+import enum
+from collections.abc import Sequence
+from typing import Final
+
+from proxy.edge.geoip import Countries
+from proxy.errors import Code, VaultError
+from proxy.net.client_address import IpNetwork, Trusted, loopback, special, told_of, within
+from proxy.redactor.message import RawHeaders
+from proxy.telemetry import logs
+
+_log = logs.logger("firewall")
+
+#: Addresses whose place is remembered; forgotten all together.
+_KEPT: Final = 16_384
+
+#: Characters of what a proxy tells that are remembered: two addresses.
+_SHORT: Final = 96
+
+#: Fields that say that somebody passed a request on.
+PASSED_ON: Final = ("x-forwarded-for", "forwarded", "x-real-ip")
+
+_PASSED_ON: Final = frozenset(name.encode() for name in PASSED_ON)
+
+
+class Mode(enum.StrEnum):
+    """What callers outside get."""
+
+    OFF = "off"  #: whatever everybody gets
+    BLOCK = "block"  #: nothing
+    MASK = "mask"  #: nothing in clear
+
+
+class _Place(enum.Enum):
+    """What an address alone tells of requests that come straight from it."""
+
+    INSIDE = "inside"
+    OUTSIDE = "outside"
+    ASK = "ask"  #: what its forwarding fields say
+
+
+def firewall_refusal() -> VaultError:
+    """The answer to whoever is outside."""
+    return VaultError(Code.OUTSIDE_COUNTRY, "Requests are answered only from inside the country.")
+
+
+class Firewall:
+    """``mode`` and ``allow`` are those of the settings; without ``countries`` nobody but ``allow`` and this machine is inside."""
+
+    def __init__(
+        self, mode: Mode, country: str, allow: Sequence[IpNetwork], countries: Countries | None, trusted: Trusted
+    ) -> None:
+        self.mode = mode
+        self.countries = countries
+        self._country = country
+        self._allow = tuple(allow)
+        self._trusted = trusted
+        self._places: dict[str, _Place] = {}
+        self._told: dict[tuple[str, str], bool] = {}  #: by peer and what it told
+        self._edition = None if countries is None else countries.database
+
+    def straight(self, peer: str) -> bool | None:
+        """Whether every request of that peer comes from outside; ``None`` where its fields decide, so ask ``outside``."""
+        place = self._place(peer)
+        return None if place is _Place.ASK else place is _Place.OUTSIDE
+
+    def outside(self, peer: str, chain: Sequence[str], disguised: bool) -> bool:
+        """Whether a request of that peer comes from outside.
+
+        ``chain`` is its ``X-Forwarded-For``, field by field; ``disguised``: another of its fields says that it was passed on.
+        """
+        place = self._place(peer)
+        if place is not _Place.ASK:
+            return place is _Place.OUTSIDE
+        if not self._trusted.holds(peer):
+            return disguised or bool(chain)
+        if len(chain) != 1 or len(chain[0]) > _SHORT:
+            return self._beyond(peer, chain, disguised)
+        known = self._told.get((peer, chain[0]))
+        if known is None:
+            if len(self._told) >= _KEPT:
+                self._told.clear()
+            known = self._told[peer, chain[0]] = self._beyond(peer, chain, disguised)
+        return known
+
+    def _beyond(self, peer: str, chain: Sequence[str], disguised: bool) -> bool:
+        """Whether whoever a trusted proxy tells of is outside."""
+        host = "" if disguised and not chain else told_of(peer, chain, self._trusted)
+        return not host or not self._inside(host)
+
+    def outside_raw(self, peer: str, headers: RawHeaders) -> bool:
+        """The same of fields as they came."""
+        place = self._place(peer)
+        if place is not _Place.ASK:
+            return place is _Place.OUTSIDE
+        found = [(name.lower(), value) for name, value in headers if name.lower() in _PASSED_ON]
+        chain = [value.decode("latin-1") for name, value in found if name == b"x-forwarded-for"]
+        return self.outside(peer, chain, len(chain) < len(found))
+
+    def _place(self, peer: str) -> _Place:
+        if self.countries is not None and self.countries.database is not self._edition:
+            self._edition = self.countries.database
+            self._places.clear()
+            self._told.clear()
+        place = self._places.get(peer)
+        if place is None:
+            if len(self._places) >= _KEPT:
+                self._places.clear()
+            place = self._places[peer] = self._placed(peer)
+        return place
+
+    def _placed(self, peer: str) -> _Place:
+        if not peer:
+            return _Place.OUTSIDE
+        if self._trusted.holds(peer):
+            return _Place.ASK
+        if not self._inside(peer):
+            return _Place.OUTSIDE
+        return _Place.ASK if special(peer) else _Place.INSIDE
+
+    def _inside(self, host: str) -> bool:
+        if loopback(host) or within(host, self._allow):
+            return True
+        if self._edition is None or special(host):
+            return False
+        try:
+            return self._edition.country(host) == self._country
+        except VaultError as error:
+            _log.error("an address could not be looked up, and is outside", code=error.code, text=error.message)
+            return False

@@ -1,0 +1,154 @@
+"""One count of requests for several replicas, kept in a store that they share (Redis, Valkey, or what speaks its protocol).
+
+No request waits for the store. Each replica holds the whole limit by itself (``rates``); ten times a second it reports there what
+has come since. What the store cannot take any more is owed: who owes is refused here until it is paid. So all replicas
+together admit at most the limit, and what they admit between two reports. Who asks so rarely that it could not exceed the
+limit at thirty-two replicas is not reported at all.
+
+While the store is away each replica goes on by itself, as if it were the only one: a caller may then get as many times the limit
+as there are replicas, and nobody is refused for the store's sake.
+
+The counting in the store is that of ``buckets``, by the same library: a replica and all of them together let the same pace pass.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final, cast
+
+import redis.asyncio as redis
+from throttled.asyncio import RedisStore, Throttled, per_sec
+from throttled.exceptions import StoreUnavailableError
+
+from proxy.edge.rate_limit import GCRA, Rates
+from proxy.telemetry import logs
+
+_log = logs.logger("limits")
+
+#: Seconds between two reports, and until a store that was away is tried again.
+_EVERY: Final = 0.1
+_AGAIN: Final = 1.0
+
+#: Seconds that the store has for an answer, and for all answers of a report.
+_ANSWER: Final = 0.5
+_REPORT: Final = 5.0
+
+#: The part of a quota below which a replica keeps its count to itself.
+_SMALL: Final = 32
+
+#: Keys that are reported at the same time, each over a connection of its own.
+_TOGETHER: Final = 8
+
+#: How the names of counts begin in the store.
+_PREFIX: Final = "domicile"
+
+
+class _Store(RedisStore):
+    """The store of several replicas, over the client of its own makers."""
+
+    def __init__(self, url: str) -> None:
+        connections = {"max_connections": _TOGETHER * 2}
+        timeouts = {"SOCKET_TIMEOUT": _ANSWER, "SOCKET_CONNECT_TIMEOUT": _ANSWER}
+        super().__init__(url, options={**timeouts, "CONNECTION_POOL_KWARGS": connections})
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await cast("redis.Redis", self._backend.get_client()).aclose(close_connection_pool=True)
+
+
+class Shared:
+    """Joins the counts of ``rates`` with those of other replicas. ``name`` turns (limit, key) into what the store may see.
+
+    ``told`` is called with whether the store could be reached, whenever that changes. ``close`` it after use, unless ``run`` ran.
+    """
+
+    def __init__(
+        self, url: str, rates: Sequence[Rates], name: Callable[[str, str], str], told: Callable[[bool], None]
+    ) -> None:
+        self._store = _Store(url)
+        self._rates = tuple(rates)
+        self._owed: tuple[dict[str, int], ...] = tuple({} for _ in self._rates)  #: requests that were not taken yet
+        self._name = name
+        self._told = told
+        self._there: bool | None = None
+        self._limiters = tuple(self._limiter(limit) for limit in self._rates)
+        for limit in self._rates:
+            limit.used = {}
+
+    async def run(self) -> None:
+        """Report for ever; at the end the connections are closed."""
+        try:
+            while True:
+                await asyncio.sleep(_EVERY if self._there is not False else _AGAIN)
+                await self.report()
+        finally:
+            await self.close()
+
+    async def report(self) -> None:
+        """Tell the store what came since the last time, and learn who has come too often elsewhere."""
+        try:
+            async with asyncio.timeout(_REPORT):
+                if self._there is not True:
+                    await self._store.exists("there")
+                for limit, limiter, owed in zip(self._rates, self._limiters, self._owed, strict=True):
+                    await self._report(limit, limiter, owed)
+        except (StoreUnavailableError, TimeoutError, OSError):
+            self._alone()
+            self._say(False)
+        else:
+            self._say(True)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._store.close()
+
+    def _limiter(self, limit: Rates) -> Throttled:
+        per_second, quota = limit.policy.per_second, limit.policy.quota
+        return Throttled(using=GCRA, quota=per_sec(per_second, quota), store=self._store, key_prefix=_PREFIX)
+
+    async def _report(self, limit: Rates, limiter: Throttled, owed: dict[str, int]) -> None:
+        used, limit.used = limit.used or {}, {}
+        quota = limit.policy.quota
+        for key, count in used.items():
+            owed[key] = min(owed.get(key, 0) + count, quota)
+        due = [key for key, count in owed.items() if key in limit.owing or count * _SMALL >= quota]
+        for key in owed.keys() - used.keys() - set(due):
+            del owed[key]  # it came rarely, and comes no more
+        part = max(1, quota // 10)
+        turns = asyncio.Semaphore(_TOGETHER)
+
+        async def pay(key: str) -> None:
+            async with turns:
+                if await self._paid(limiter, self._name(limit.policy.name, key), key, owed, part):
+                    limit.owing.discard(key)
+                else:
+                    limit.owing.add(key)
+
+        for outcome in await asyncio.gather(*map(pay, due), return_exceptions=True):
+            if outcome is not None:
+                raise outcome
+
+    async def _paid(self, limiter: Throttled, name: str, key: str, owed: dict[str, int], most: int) -> bool:
+        """Whether the store took all that is owed; what it takes of it, it takes in parts."""
+        while owed[key]:
+            part = min(owed[key], most)
+            if (await limiter.limit(name, part)).limited:
+                return False
+            owed[key] -= part
+        del owed[key]
+        return True
+
+    def _alone(self) -> None:
+        for limit, owed in zip(self._rates, self._owed, strict=True):
+            limit.used = {}
+            limit.owing.clear()
+            owed.clear()
+
+    def _say(self, there: bool) -> None:
+        if there is self._there:
+            return
+        if not there:
+            _log.warning("the store of limits cannot be reached: each replica counts by itself")
+        elif self._there is False:
+            _log.info("the store of limits is there again")
+        self._there = there
+        self._told(there)

@@ -1,0 +1,380 @@
+"""The gateway: each request is shown to the rules, then passed through, redacted, or refused."""
+
+import asyncio
+from collections.abc import Callable, Container
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import NamedTuple
+
+from proxy.api.connection import Entrance
+from proxy.edge.firewall import Firewall, Mode, firewall_refusal
+from proxy.edge.limits import Quotas
+from proxy.errors import Code, VaultError
+from proxy.gateway import method_override
+from proxy.gateway.forwarded import Telling
+from proxy.gateway.passthrough import Passing, Quick, forwarded_head
+from proxy.gateway.ports import ActiveRules, Journal, Seen
+from proxy.gateway.redacted import Patience, RedactedHandler, RedactedRequest, Rooms, masked
+from proxy.net import response
+from proxy.net.coverage import Coverage, Sample, Unruled
+from proxy.net.entity_tags import KeyedTags
+from proxy.net.errors import STATUS, proxy_status
+from proxy.net.hop_headers import RequestFields, authority, request_fields
+from proxy.net.http1 import Heads, RequestHead
+from proxy.net.reply import IDEMPOTENT, Call, UpstreamAddress, UpstreamPort
+from proxy.net.request import RequestContext
+from proxy.net.server import CallerServer
+from proxy.redactor.rules import Endpoint, PassRule, Unmatched
+
+_DENIED = "No rule names this request, and the endpoint answers only what its rules name."
+_UNNAMED = (
+    "Rules name this path, and no rule names this upload, change document or other protocol on it, which could carry "
+    "what they protect."
+)
+
+_DENY, _REPORT = Unmatched.DENY, Unmatched.REPORT
+
+#: Faults of the application; all others are refusals of the proxy.
+_FAILURES = frozenset(
+    {
+        Code.UPSTREAM_UNREACHABLE,
+        Code.UPSTREAM_TIMEOUT,
+        Code.UPSTREAM_BUSY,
+        Code.UPSTREAM_SUSPENDED,
+        Code.UPSTREAM_BROKEN,
+        Code.UNREADABLE_ANSWER,
+        Code.ANSWER_TOO_LARGE,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayOptions:
+    """The way to the applications, and bounds towards callers."""
+
+    upstream: UpstreamPort
+    keyed: KeyedTags  #: for entity tags: the same after a restart and on every replica
+    heads: Heads = field(default_factory=Heads)
+    patience: Patience = field(default_factory=Patience)
+    held: int = 256 * 1024 * 1024  #: bytes of bodies that matched exchanges may hold, all together
+    met: Callable[[str, UpstreamAddress], None] = lambda _endpoint, _address: (
+        None
+    )  #: told when an endpoint is first asked for
+    special: Container[str] = ()  #: endpoints that are reached in a way of their own
+    telling: Telling | None = None  #: what tells applications of the caller
+    entrance: Entrance | None = None  #: what connections pass before they are HTTP
+    firewall: Firewall | None = None  #: where callers may be; none: anywhere
+    screened: Callable[[str], None] = lambda _outcome: None  #: told of requests from outside: blocked, masked
+    quotas: Quotas | None = None  #: how often an address may ask; none: as often as it wants
+    limited: Callable[[str], None] = lambda _limit: None  #: told of each refusal: by which limit
+
+
+class _Known(NamedTuple):
+    """A head without a body that no rule names: where such a request belongs, and what is sent."""
+
+    edition: object  #: of the rules
+    endpoint: Endpoint
+    call: Call
+    passed: PassRule | None
+    unruled: Unruled | None
+
+
+class Gateway:
+    """One per process: ``server`` makes the protocol of each caller's connection. ``coverage`` tells of what no rule names."""
+
+    def __init__(
+        self, rules: ActiveRules, journal: Journal, options: GatewayOptions, coverage: Coverage | None = None
+    ) -> None:
+        upstream = options.upstream
+        self._rules = rules
+        self._journal = journal
+        self._passing = Passing(upstream, options.patience.write)
+        self._rooms = Rooms.of(options.held, options.patience)
+        self._matched = RedactedHandler(upstream, options.patience, self._rooms, options.keyed)
+        self._met = options.met
+        self._special = options.special
+        self._telling = options.telling
+        self._entrance = options.entrance
+        self._firewall = options.firewall
+        self._screened = options.screened
+        self._quotas = options.quotas
+        self._limited = options.limited
+        self._coverage = coverage
+        self._guarded = options.firewall is not None or options.quotas is not None
+        self._upstream = upstream
+        self._patience = options.patience
+        self._addresses: dict[tuple[str, str], UpstreamAddress] = {}
+        self._draining = False
+        self.server = CallerServer(
+            self.handle,
+            options.heads,
+            self._unreadable,
+            self.begin,
+        )
+        entrance = options.entrance
+        if entrance is not None:
+            self.server.entrance = lambda: entrance(self.server())
+
+    def begin(self, incoming: RequestContext) -> Quick | None:
+        """Send a request without a body on at once, if no rule names it and a connection waits for it; else ``handle`` follows.
+
+        What was found out about a head stays with it, for as long as the rules do.
+        """
+        if self._guarded and self._held_back(incoming):
+            return None
+        head = incoming.head
+        known: _Known | None = head.known
+        if known is None or known.edition is not self._rules.edition:
+            known = head.known = self._learn(incoming)
+        if known is None or self._draining:
+            return None
+        incoming.endpoint = known.endpoint
+        incoming.passed = known.passed
+        incoming.unruled = known.unruled
+        quick = Quick(incoming, self._tell)
+        if not self._upstream.begin(known.call, quick):
+            return None
+        if self._quotas is not None:
+            self._counted(incoming, self._quotas)
+        return quick
+
+    def _learn(self, incoming: RequestContext) -> "_Known | None":
+        """Whether a request with that head can be sent on at once. What was found out on the way is in ``incoming``."""
+        head = incoming.head
+        if head.method not in IDEMPOTENT or head.upgrade or head.close or self._telling is not None:
+            return None
+        edition = self._rules.edition
+        try:
+            endpoint = self._route(incoming)
+            if incoming.match is not None or endpoint.searched:
+                return None
+            if incoming.passed is None and endpoint.unmatched is _DENY:
+                return None
+            unruled = self._unruled(incoming, endpoint)
+            if unruled is not None and not unruled.settled:
+                return None
+            address = self._address(endpoint)
+            call = Call(address, head.method, forwarded_head(incoming, request_fields(head), address))
+            return _Known(edition, endpoint, call, incoming.passed, unruled)
+        except Exception:  # noqa: BLE001  # ``handle`` meets it again, and tells of it
+            return None
+
+    async def handle(self, incoming: RequestContext) -> None:
+        """Answer one request."""
+        incoming.close = incoming.close or self._draining
+        try:
+            if isinstance(quick := incoming.begun, Quick):
+                incoming.begun = None  # nothing may hold itself: that would stay until garbage is collected
+                await self._passing.go_on(quick)
+            else:
+                abroad = self._guarded and self._admits(incoming)
+                fields = request_fields(incoming.head)
+                endpoint = incoming.endpoint or self._route(incoming)
+                body = None
+                if incoming.head.method.upper() == "POST" and method_override.concerned(self._rules, incoming):
+                    room = self._rooms.requests
+                    endpoint, body = await method_override.match_overridden(
+                        self._rules, incoming, endpoint, self._patience.body, room
+                    )
+                match = incoming.match
+                address = self._admitted(incoming, endpoint)
+                if endpoint.searched or self._telling is not None:
+                    fields = await self._retold(incoming, endpoint, fields, address)
+                if match is not None:
+                    job = RedactedRequest(fields, match, address, body)
+                    exchange = self._rules.exchange(match)
+                    await self._matched.carry(incoming, job, masked(match, exchange) if abroad else exchange)
+                else:
+                    await self._passing.forward(incoming, fields, address, body)
+        except VaultError as error:
+            self._refuse(incoming, error)
+        except TimeoutError:  # the caller took nothing of its answer
+            incoming.cut()
+            self._tell(incoming, None)
+        except ConnectionError:  # the caller went away; nobody reads an answer any more
+            incoming.close = True
+            self._tell(incoming, None)
+        except asyncio.CancelledError:
+            self._tell(incoming, None)
+            raise
+        except Exception:
+            self._tell(incoming, Code.INTERNAL)
+            raise
+        else:
+            self._tell(incoming, None)
+
+    def _held_back(self, incoming: RequestContext) -> bool:
+        """Whether ``handle`` has to look at the caller of a request."""
+        host = incoming.connection.client.host
+        if self._firewall is not None and self._firewall.outside_raw(host, incoming.raw):
+            return True
+        return self._quotas is not None and self._quotas.spent(self._quotas.host(host, incoming.raw))
+
+    def _counted(self, incoming: RequestContext, quotas: Quotas) -> None:
+        quotas.caller(quotas.host(incoming.connection.client.host, incoming.raw), self._limited)
+
+    def _admits(self, incoming: RequestContext) -> bool:
+        """Whether the caller is outside and sees nothing in clear. Raises ``VaultError`` where it gets no answer, or asks too often."""
+        abroad = self._firewall is not None and self._abroad(incoming, self._firewall)
+        if self._quotas is not None:
+            self._counted(incoming, self._quotas)
+        return abroad
+
+    def _abroad(self, incoming: RequestContext, firewall: Firewall) -> bool:
+        if not firewall.outside_raw(incoming.connection.client.host, incoming.raw):
+            return False
+        if firewall.mode is Mode.BLOCK:
+            self._screened("blocked")
+            raise firewall_refusal()
+        self._screened("masked")
+        return True
+
+    async def _retold(
+        self, incoming: RequestContext, endpoint: Endpoint, fields: RequestFields, address: UpstreamAddress
+    ) -> RequestFields:
+        """The fields without values in addresses, and with what the application is told of the caller."""
+        if endpoint.searched:
+            host = authority(incoming.target, incoming.head.host)
+            fields = fields._replace(headers=await self._rules.referred(host, fields.headers))
+        return fields if self._telling is None else self._telling(incoming, fields, address)
+
+    def _route(self, incoming: RequestContext) -> Endpoint:
+        """Which endpoint and operation the request belongs to. Raises ``VaultError``."""
+        head = incoming.head
+        method = head.method
+        if method == "CONNECT":
+            raise VaultError(Code.BAD_REQUEST, "CONNECT is for forward proxies; this one stands before an application.")
+        host = authority(incoming.target, head.host)
+        endpoint, rule = self._rules.match(method, host, incoming.target, incoming.raw)
+        incoming.find(rule)
+        incoming.endpoint = endpoint
+        return endpoint
+
+    def _unruled(self, incoming: RequestContext, endpoint: Endpoint) -> Unruled | None:
+        """The shape of a path that no rule names, where that is to be told."""
+        if self._coverage is None or incoming.passed is not None or endpoint.unmatched is not _REPORT:
+            return None
+        return self._coverage.find(endpoint.name, incoming.head.method, incoming.target)
+
+    def _admitted(self, incoming: RequestContext, endpoint: Endpoint) -> UpstreamAddress:
+        """Where the request goes. Raises ``VaultError`` if it must not, before anything of it is read or stored."""
+        if incoming.match is None:
+            if incoming.passed is None:
+                self._look_unnamed(incoming, endpoint)
+            return self._address(endpoint)
+        address = self._address(endpoint)
+        refusal = self._upstream.refusal(address)
+        if refusal is not None:
+            raise refusal
+        return address
+
+    def _look_unnamed(self, incoming: RequestContext, endpoint: Endpoint) -> None:
+        """What no rule names: refused, or looked at while it passes."""
+        head = incoming.head
+        denied = _DENIED if endpoint.unmatched is _DENY else None
+        if denied is None and _carries_unseen(head):
+            ruled = self._rules.ruled(authority(incoming.target, head.host), incoming.target)
+            denied = _UNNAMED if ruled else None
+        if denied is not None:
+            if self._coverage is not None:  # else nobody would know which rule is missing
+                incoming.unruled = self._coverage.find(endpoint.name, head.method, incoming.target)
+            raise VaultError(Code.OPERATION_DENIED, denied)
+        unruled = incoming.unruled = self._unruled(incoming, endpoint)
+        if unruled is not None and not unruled.settled:
+            incoming.sample = Sample(incoming.target)
+
+    def _address(self, endpoint: Endpoint) -> UpstreamAddress:
+        key = (endpoint.name, endpoint.upstream)
+        address = self._addresses.get(key)
+        if address is None:
+            if len(self._addresses) > 1000:  # rule files come and go
+                self._addresses.clear()
+            special = endpoint.name if endpoint.name in self._special else ""
+            address = self._addresses[key] = UpstreamAddress.parse(endpoint.upstream)._replace(special=special)
+            self._met(endpoint.name, address)
+        return address
+
+    # ------------------------------------------------ ends
+
+    def _refuse(self, incoming: RequestContext, error: VaultError) -> None:
+        """Answer in our own name, or break the connection if the application's answer has begun."""
+        if incoming.began:
+            incoming.close = True
+            incoming.cut()
+        else:
+            if error.code is Code.BAD_REQUEST:
+                incoming.close = True  # where this request ends, too, may be a matter of opinion
+            match = incoming.match
+            on_error = incoming.endpoint.on_error if incoming.endpoint is not None else None
+            status = proxy_status(error, on_error, match.operation.verb if match is not None else None)
+            response.refuse_request(incoming, status, error)
+        self._tell(incoming, error.code)
+
+    def _tell(self, incoming: RequestContext, code: Code | None) -> None:
+        """The request is over, in whatever way."""
+        if incoming.held is not None:
+            incoming.held.close()
+        endpoint, match, passed = incoming.endpoint, incoming.match, incoming.passed
+        if incoming.unruled is not None and self._coverage is not None:
+            status = incoming.status if code is None or code is Code.OPERATION_DENIED else 0
+            self._coverage.seen(incoming.unruled, status, incoming.sample)
+        rule = passed if match is None else match.operation
+        if code is not None:
+            outcome = "failed" if code in _FAILURES else "refused"
+        else:
+            outcome = "passed" if match is None else "matched"
+        self._journal.seen(
+            Seen(
+                "-" if endpoint is None else endpoint.name,
+                "-" if rule is None else rule.label,
+                incoming.head.method,
+                incoming.status,
+                incoming.size,
+                perf_counter() - incoming.started,
+                outcome,
+                code,
+            )
+        )
+
+    def _unreadable(self, code: Code) -> None:
+        """A caller sent what is no request, or has too large a head, and was told so."""
+        self._journal.seen(Seen("-", "-", "-", STATUS[code], 0, 0.0, "refused", code))
+
+    # ------------------------------------------------ the end of service
+
+    async def drain(self, seconds: float) -> None:
+        """Let requests under way finish, for at most so long; nobody is listened for, idle connections close, busy ones with their answer."""
+        self._draining = True
+        self._stop_listening()
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        while loop.time() < until:
+            for connection in self.server.callers:
+                connection.finish()
+            if not any(connection.busy for connection in self.server.callers):
+                break
+            await asyncio.sleep(0.02)
+
+    async def close(self) -> None:
+        """End every connection, to callers and to applications."""
+        self._draining = True
+        self._stop_listening()
+        await asyncio.gather(*(connection.stop() for connection in self.server.callers))
+        self._upstream.close()
+        if self._coverage is not None:
+            await self._coverage.close()
+
+    def _stop_listening(self) -> None:
+        for listener in self.server.listeners:
+            listener.close()
+        self.server.listeners.clear()
+        if self._entrance is not None:
+            self._entrance.close()
+
+
+def _carries_unseen(head: RequestHead) -> bool:
+    """Whether a request may carry values in a way that frameworks read and few rules name: an upload, a patch, another protocol."""
+    if head.upgrade or head.method.upper() == "PATCH":
+        return True
+    types = [one.partition(";")[0].strip().lower() for one in head.values(b"content-type")]
+    return any(one.startswith("multipart/") or "patch" in one for one in types)

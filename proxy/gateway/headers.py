@@ -1,0 +1,223 @@
+"""Header rules around a message whose body is rewritten: what described the old body goes, lengths and codings are fixed.
+
+No shared cache may keep what was restored for one caller. ``Cache-Control: private`` says so to those that go by the standard.
+Others obey fields of their own first, and new ones come up every year. So it is the name that decides: whatever is called after
+a cache goes, but for what only tells that one was asked.
+"""
+
+import re
+from functools import lru_cache
+from typing import Final
+
+from proxy.net import entity_tags
+from proxy.net.reply import UpstreamAddress
+from proxy.redactor.content_coding import CODINGS
+from proxy.redactor.message import RawHeaders, Request, Spellings, header
+
+#: Content codings that can be read (RFC 9110 section 8.4.1); anything else is not asked of the application.
+READABLE: Final = frozenset({name.encode("ascii") for name in CODINGS} | {b"x-gzip", b"identity"})
+
+# What becomes of a field. Plain numbers, the usual one zero.
+_KEPT: Final = 0
+_DROPPED: Final = 1
+_HOST: Final = 2
+_ACCEPTED: Final = 3  #: Accept-Encoding
+_CODED: Final = 4  #: Content-Encoding
+_CACHED: Final = 5  #: Cache-Control
+_RANGED: Final = 6  #: Content-Range
+_TAGGED: Final = 7  #: ETag
+_UNEXPECTED: Final = 8  #: If-None-Match
+_SINCE: Final = 9  #: If-Modified-Since
+_EXPIRING: Final = 10  #: Expires
+
+_DIGESTS: Final = frozenset(
+    {
+        b"content-md5",
+        b"digest",
+        b"content-digest",
+        b"repr-digest",
+        b"want-digest",
+        b"want-content-digest",
+        b"want-repr-digest",
+    }
+)
+_FRAMING: Final = frozenset({b"content-length", b"transfer-encoding", b"connection", b"te", b"upgrade", b"trailer"})
+_REQUEST_DROPS: Final = _DIGESTS | _FRAMING | {b"content-encoding", b"range", b"if-range", b"expect"}
+#: Of a restored answer: its length and digests described the tokens. Pragma has no meaning in answers but for old caches.
+_ANSWER_DROPS: Final = _DIGESTS | _FRAMING | {b"accept-ranges", b"pragma"}
+
+#: Names of fields that steer one cache or another: ``CDN-Cache-Control`` (RFC 9213) and its many relatives, ``X-Accel-Expires``,
+#: ``Edge-Control``, ``Surrogate-Control``, ``X-LiteSpeed-Tag``, ``X-Varnish-TTL``.
+_STEERS_CACHES: Final = re.compile(
+    rb"(?:.*-)?(?:(?:cache|caching|cacheable|cachecontrol|surrogate|litespeed|lsadc)(?:-.*)?|(?:accel-expires|edge-control)(?:-.*)?|.+-ttl)"
+)
+#: Those that only tell what a cache has done, or that something is out of date: ``X-Cache``, ``CF-Cache-Status``,
+#: ``X-LiteSpeed-Purge``.
+_TELLS_OF_CACHES: Final = re.compile(rb"(?:.*-)?cache(?:-(?:status|hits?|lookup|remote|info))?|(?:.*-)?purge")
+
+_REQUEST: Final = {
+    **dict.fromkeys(_REQUEST_DROPS, _DROPPED),
+    b"host": _HOST,
+    b"accept-encoding": _ACCEPTED,
+    b"if-none-match": _UNEXPECTED,
+    b"if-modified-since": _SINCE,
+}
+_ANSWER: Final = {
+    **dict.fromkeys(_ANSWER_DROPS, _DROPPED),
+    b"content-encoding": _CODED,
+    b"cache-control": _CACHED,
+    b"expires": _EXPIRING,
+    b"content-range": _RANGED,
+    b"etag": _TAGGED,
+}
+
+#: Methods whose answer a caller may have already.
+READS: Final = frozenset({"GET", "HEAD"})
+
+_of_request: Final = Spellings(lambda name: _REQUEST.get(name, _KEPT))
+_of_answer: Final = Spellings(lambda name: _ANSWER.get(name, _DROPPED if steers_caches(name) else _KEPT))
+
+
+def steers_caches(name: bytes) -> bool:
+    """Whether a field of that lower-case name, which is not Cache-Control itself, may let a shared cache keep the answer.
+
+    CGI and its heirs know no difference between ``-`` and ``_``.
+    """
+    if name == b"cache-control":
+        return False
+    name = name.replace(b"_", b"-")
+    return _STEERS_CACHES.fullmatch(name) is not None and _TELLS_OF_CACHES.fullmatch(name) is None
+
+
+def interim_fields(headers: RawHeaders) -> RawHeaders:
+    """The fields of an interim answer (1xx) before one that may be restored."""
+    parts = _of_answer
+    return tuple([field for field in headers if parts[field[0]] == _KEPT])
+
+
+def request_head(request: Request, length: int | None, address: UpstreamAddress) -> bytes:
+    """The head of a rewritten request with a body of ``length`` bytes in no coding; ``None``: there is no body at all.
+
+    If it has no Host field, it gets that of ``address``. Whether an answer is still the one that the caller has, the application
+    is not asked: it knows tokens only.
+    """
+    parts = _of_request
+    lines = [b"%b %b HTTP/1.1\r\n" % (request.method.encode("ascii"), request.target)]
+    hosted = False
+    reads = request.method.upper() in READS
+    for field in request.headers:
+        part = parts[field[0]]
+        if part == _KEPT:
+            lines.append(b"%b: %b\r\n" % field)
+        elif part == _HOST:
+            hosted = True
+            lines.append(b"%b: %b\r\n" % field)
+        elif part == _ACCEPTED:
+            lines.append(b"%b: %b\r\n" % (field[0], readable(field[1])))
+        elif part == _UNEXPECTED and (not reads or field[1] == b"*"):
+            lines.append(b"%b: %b\r\n" % (field[0], entity_tags.own_tag(field[1])))
+        elif part == _SINCE and not reads:
+            lines.append(b"%b: %b\r\n" % field)
+    if length is not None:
+        lines.append(b"Content-Length: %d\r\n" % length)
+    lines.append(b"\r\n" if hosted else b"Host: %b\r\n\r\n" % address.authority)
+    return b"".join(lines)
+
+
+@lru_cache(maxsize=256)  # callers are programs of few kinds; the bounds on heads bound each value
+def readable(accepted: bytes) -> bytes:
+    """An Accept-Encoding without codings that cannot be read here; untouched if it has none."""
+    listed = [item.strip() for item in accepted.split(b",")]
+    kept = [item for item in listed if item.split(b";")[0].strip().lower() in READABLE]
+    if len(kept) == len(listed):
+        return accepted
+    return b", ".join(kept) or b"identity"
+
+
+def codings_readable(codings: bytes | None) -> bool:
+    """Whether every content coding in the Content-Encoding of an answer, its fields joined, can be undone."""
+    return codings is None or all(token.strip().lower() in READABLE for token in codings.split(b","))
+
+
+def answer_lines(
+    headers: RawHeaders, length: int | None, coding: bytes | None, tag: bytes | None = None
+) -> list[bytes]:
+    """The fields of a restored answer of ``length`` bytes (``None``: not told) in ``coding`` (``None``: none), as lines.
+
+    ``tag`` is its ETag, if it has one.
+    """
+    parts = _of_answer
+    lines: list[bytes] = []
+    cached = False
+    for field in headers:
+        part = parts[field[0]]
+        if part == _KEPT:
+            lines.append(b"%b: %b\r\n" % field)
+        elif part == _CACHED:
+            lines.append(b"%b: %b\r\n" % (field[0], private(field[1])))
+            cached = True
+        elif part == _CODED and coding is not None:
+            lines.append(b"%b: %b\r\n" % (field[0], coding))
+            coding = None
+        elif part == _TAGGED and tag is not None:
+            lines.append(b"%b: %b\r\n" % (field[0], tag))
+            tag = None
+        elif part == _EXPIRING:
+            lines.append(
+                b"%b: 0\r\n" % field[0]
+            )  # over at once, for caches that know nothing else (RFC 9111 section 5.3)
+        elif part == _RANGED:
+            lines.extend(_ranged(field[0], field[1], length))
+    if coding is not None:
+        lines.append(b"Content-Encoding: %b\r\n" % coding)
+    if not cached:
+        lines.append(b"Cache-Control: private\r\n")
+    if length is not None:
+        lines.append(b"Content-Length: %d\r\n" % length)
+    return lines
+
+
+def _ranged(name: bytes, value: bytes, length: int | None) -> list[bytes]:
+    """A Content-Range (RFC 9110 section 14.4). What was restored is a whole document, so a range of bytes is the whole of it.
+
+    Ranges of other units, such as the items of a list, stay true.
+    """
+    if not value.lstrip().lower().startswith(b"bytes"):
+        return [b"%b: %b\r\n" % (name, value)]
+    return [b"%b: bytes 0-%d/%d\r\n" % (name, length - 1, length)] if length else []
+
+
+_DIRECTIVE: Final = re.compile(
+    rb"""[ \t]*([!#$%&'*+\-.^_`|~0-9A-Za-z]+)((?:=(?:"(?:[^"\\]|\\.)*"|[^\s",;]*))?)[ \t]*(?:,|\Z)""", re.DOTALL
+)
+_SHARED: Final = frozenset({b"public", b"s-maxage", b"private"})
+
+
+@lru_cache(maxsize=256)  # an application has few; the bounds on heads bound each value
+def private(directives: bytes) -> bytes:
+    """A Cache-Control value that no shared cache may use (RFC 9111 section 5.2.2); what it says otherwise stays.
+
+    From where it is no list of directives on, it goes: a quote without an end would hide what follows. Ours stands first.
+    """
+    kept = []
+    at = 0
+    while (found := _DIRECTIVE.match(directives, at)) is not None or directives[at : at + 1] in (b",", b" ", b"\t"):
+        at = found.end() if found is not None else at + 1
+        if found is not None and found[1].lower() not in _SHARED:
+            kept.append(found[1] + found[2])
+    if b"no-store" not in [item.lower() for item in kept]:
+        kept.insert(0, b"private")
+    return b", ".join(kept)
+
+
+def unchanged_lines(headers: RawHeaders, tag: bytes) -> list[bytes]:
+    """The fields of a 304 in place of a restored answer: without those of a body, but for its address (RFC 9110, 15.4.5)."""
+    names = ((field, field[0].lower()) for field in headers)
+    kept = tuple([field for field, name in names if name == b"content-location" or not name.startswith(b"content-")])
+    return answer_lines(kept, None, None, tag)
+
+
+def declared_length(headers: RawHeaders) -> int | None:
+    """The Content-Length of a message whose framing was checked before, or ``None``."""
+    value = header(headers, b"content-length")
+    return int(value) if value is not None and value.isdigit() else None

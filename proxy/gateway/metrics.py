@@ -1,0 +1,125 @@
+"""Every request counted, and those an operator should know of as log lines. Nothing of a path, a query or a body."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+from proxy.errors import Code
+from proxy.gateway.ports import Seen
+from proxy.net.client import HttpUpstream, Route
+from proxy.net.coverage import COUNTED_METHODS
+from proxy.net.reply import UpstreamAddress
+from proxy.redactor.rules import RuleSet
+from proxy.telemetry import logs
+from proxy.telemetry.metrics import MetricCell, Metrics
+from proxy.telemetry.reloads import Reload
+
+#: Refusals that strangers can bring about at will: counted, and told at level debug only, so that nobody fills the log.
+_OFTEN: Final = frozenset((Code.OUTSIDE_COUNTRY, Code.TOO_MANY_REQUESTS))
+
+
+class MetricsJournal:
+    """The journal of a running instance. Ordinary requests are lines of level debug; refused and failed ones are told."""
+
+    def __init__(self, metrics: Metrics, rules: RuleSet) -> None:
+        self._metrics = metrics
+        self._log = logs.logger("access").bind()
+        self._lines = self._log.is_enabled_for(logging.DEBUG)  # asked once: most requests then cost one comparison
+        self._counts: dict[tuple[str, str, str], MetricCell] = {}
+        self._fired: dict[tuple[str, str], MetricCell] = {}
+        self.announce(rules)
+
+    def announce(self, rules: RuleSet) -> None:
+        """Rules come into force: every operation gets its series, so that one that never fires can be seen."""
+        for operation in rules.operations:
+            key = (operation.endpoint.name, operation.label)
+            self._fired[key] = self._metrics.cell("domicile_operation_fired_timestamp_seconds", *key)
+
+    def seen(self, seen: Seen) -> None:
+        """See ``Journal.seen``."""
+        key = (seen.endpoint, seen.operation, seen.outcome)
+        cell = self._counts.get(key)
+        if cell is None:
+            cell = self._counts[key] = self._metrics.cell("domicile_requests_total", *key)
+        cell.value += 1
+        if seen.operation != "-":
+            self._fire(seen)
+        if seen.code is not None:
+            self._trouble(seen, self._log.debug if seen.code in _OFTEN else self._log.warning)
+        elif self._lines:
+            self._log.debug(
+                "request",
+                endpoint=seen.endpoint,
+                operation=seen.operation,
+                method=_told(seen.method),
+                status=seen.status,
+                size=seen.size,
+                duration_ms=round(seen.seconds * 1000, 3),
+            )
+
+    def _fire(self, seen: Seen) -> None:
+        fired = self._fired.get((seen.endpoint, seen.operation))
+        if fired is not None:
+            fired.value = time.time()
+
+    def _trouble(self, seen: Seen, tell: Callable[..., object]) -> None:
+        if seen.outcome == "failed":
+            self._metrics.cell("domicile_upstream_errors_total", seen.endpoint, str(seen.code)).value += 1
+        tell(
+            "request refused or failed",
+            endpoint=seen.endpoint,
+            operation=seen.operation,
+            method=_told(seen.method),
+            status=seen.status,
+            code=str(seen.code),
+            size=seen.size,
+            duration_ms=round(seen.seconds * 1000, 3),
+        )
+
+
+def _told(method: str) -> str:
+    """The method for a log line: any token is one, and what a caller makes up may hold a value of somebody."""
+    return method if method in COUNTED_METHODS else "other"
+
+
+# The ways to the applications, watched: what is open and what is suspended as metrics, changes as log lines.
+
+
+_log = logs.logger("web")
+
+#: What everybody may know of a fault in files for TLS towards applications.
+_STALE: Final = "Files for TLS towards applications have a fault, and those before are in force: the log names them."
+
+
+class Applications:
+    """Makes the upstream of an instance; ``special`` has the ways of endpoints that differ from ``way``."""
+
+    def __init__(self, metrics: Metrics, way: Route, special: Mapping[str, Route] | None = None) -> None:
+        self.upstream = HttpUpstream(way.limits, way.tls, special, self._changed)
+        self.state = Reload(metrics, "upstream_certificates", _STALE)
+        self._metrics = metrics
+        self._endpoints: dict[UpstreamAddress, list[str]] = {}
+
+    def met(self, endpoint: str, address: UpstreamAddress) -> None:
+        """An endpoint is asked for, for the first time or at a new address."""
+        self._endpoints.setdefault(address, []).append(endpoint)
+        for place, state in enumerate(("busy", "idle")):
+            self._metrics.watch("domicile_upstream_connections", partial(self._count, address, place), endpoint, state)
+        self._metrics.watch("domicile_upstream_suspended", partial(self._suspended, address), endpoint)
+
+    def _count(self, address: UpstreamAddress, place: int) -> float:
+        return float(self.upstream.counts(address)[place])
+
+    def _suspended(self, address: UpstreamAddress) -> float:
+        return float(self.upstream.suspended(address))
+
+    def _changed(self, address: UpstreamAddress, suspended: bool) -> None:  # as HttpUpstream tells it
+        for endpoint in dict.fromkeys(self._endpoints.get(address, ())):
+            if suspended:
+                _log.warning(
+                    "the application gave no answer again and again: it is not asked for a moment", endpoint=endpoint
+                )
+            else:
+                _log.info("the application answers again", endpoint=endpoint)

@@ -1,0 +1,218 @@
+"""What no rule names: request and answer streamed through, byte for byte, as if the proxy were not there."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import cast
+
+import msgspec
+from aiohttp.web_protocol import RequestPayloadError
+
+from proxy.errors import Code, VaultError
+from proxy.net import response
+from proxy.net.hop_headers import RequestFields, encode_fields, trailing
+from proxy.net.reply import TUNNEL, Begun, Call, Tunnel, UpstreamAddress, UpstreamFault, UpstreamPort, UpstreamResponse
+from proxy.net.request import RequestContext
+from proxy.net.server import CallerConnection
+from proxy.redactor.message import RawHeaders
+
+# Another protocol on a connection that began as HTTP (101): raw bytes both ways until both sides have ended.
+
+
+class _FromCaller:
+    """What aiohttp hands the caller's bytes to after the switch; stops reading while the application does not."""
+
+    def __init__(self, connection: CallerConnection, tunnel: Tunnel) -> None:
+        self.ended = asyncio.get_running_loop().create_future()
+        self._connection = connection
+        self._tunnel = tunnel
+        self._waiting: asyncio.Task[None] | None = None
+
+    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
+        """Bytes of the caller. The answer tells aiohttp that more are welcome."""
+        self._tunnel.write(data)
+        if self._waiting is None:
+            self._waiting = asyncio.get_running_loop().create_task(self._hold())
+        return False, b""
+
+    async def _hold(self) -> None:
+        """Read no more from the caller until the application has taken what it was sent."""
+        transport = self._connection.transport
+        if transport is not None and not transport.is_closing():
+            transport.pause_reading()
+            await self._tunnel.drained()
+            transport.resume_reading()
+        self._waiting = None
+
+    def feed_eof(self) -> None:
+        """The caller's connection is gone."""
+        self.half_closed()
+
+    def half_closed(self) -> bool:
+        """The caller sends nothing more, but may still read; true keeps its connection open."""
+        if not self.ended.done():
+            self.ended.set_result(None)
+            self._tunnel.write_eof()
+        return True
+
+
+async def relay(incoming: RequestContext, reply: UpstreamResponse, tunnel: Tunnel, patience: float) -> None:
+    """Answer 101 and carry bytes both ways; returns when both directions have ended, or one is broken."""
+    connection = cast("CallerConnection", incoming.connection)
+    incoming.close = True
+    incoming.write(response.begin_response(incoming, reply))
+    caller = _FromCaller(connection, tunnel)
+    connection.on_eof = caller.half_closed
+    connection.set_parser(caller)  # type: ignore[arg-type]  # any object with feed_data and feed_eof serves
+    try:
+        while piece := await reply.read():
+            incoming.size += len(piece)
+            incoming.write(piece)
+            await incoming.drained(patience)
+        transport = connection.transport
+        if transport is not None and transport.can_write_eof():
+            transport.write_eof()
+            await caller.ended
+    finally:
+        tunnel.abort()
+
+
+# A request without a body that no rule names, sent on in the moment it came.
+#
+# Nothing has to be awaited for it: its connection to the application waits idle, and its answer nearly always comes as a whole,
+# with its head. So the task of the caller's connection is not woken for it, which costs as much as all that is done here.
+# The task goes on with whatever is out of the ordinary: a long answer, a slow caller, a fault.
+
+
+class Quick(Begun):
+    """An exchange without a body that was begun as soon as the caller's bytes came; ``tell`` is called at its end."""
+
+    __slots__ = ("_tell", "fault", "incoming")
+
+    def __init__(self, incoming: RequestContext, tell: Callable[[RequestContext, None], None]) -> None:
+        super().__init__()
+        self.incoming = incoming
+        self.fault: Exception | None = None  #: a fault of ours while the answer was passed back
+        self._tell = tell
+
+    def interim(self, status: int, reason: bytes, headers: RawHeaders) -> None:
+        """Pass an interim answer on."""
+        response.interim(self.incoming, status, reason, headers)
+
+    def came(self) -> None:
+        """A whole answer that the caller need not be waited for is passed back here; all else is for the caller's task."""
+        incoming, reply = self.incoming, self.reply
+        if reply is None or not reply.done or reply.held + incoming.unsent > response.WRITE_BUFFER:
+            incoming.connection.resume(incoming, self)
+            return
+        try:
+            response.whole_response(incoming, reply, reply.whole or b"")
+            self._tell(incoming, None)
+        except Exception as fault:  # noqa: BLE001  # raised again by the caller's task, which tells of it
+            self.fault = fault
+            incoming.connection.resume(incoming, self)
+        else:
+            incoming.connection.answered(incoming)
+
+    def drop(self) -> None:
+        """The caller has gone."""
+        super().drop()
+        self._tell(self.incoming, None)
+
+
+class Passing:
+    """Streams exchanges to an upstream."""
+
+    def __init__(self, upstream: UpstreamPort, patience: float) -> None:
+        self._upstream = upstream
+        self._patience = patience  #: seconds a caller may take no byte of its answer
+
+    async def go_on(self, quick: Quick) -> None:
+        """Pass back the answer to what was begun, or send the request once more: as ``forward`` does."""
+        if quick.fault is not None:
+            raise quick.fault
+        await self._carry(quick.incoming, msgspec.structs.replace(quick.call, interim=quick.interim), quick)
+
+    async def forward(
+        self, incoming: RequestContext, asked: RequestFields, address: UpstreamAddress, read: bytes | None = None
+    ) -> None:
+        """Send the request on and pass the answer back; returns when the caller has taken all of it but a rest.
+
+        ``read`` is the whole body, if somebody has read it already; its caller then needs no leave to send it.
+        """
+
+        def interim(status: int, reason: bytes, headers: RawHeaders) -> None:
+            if read is None or status != 100:
+                response.interim(incoming, status, reason, headers)
+
+        body = body_of(incoming) if read is None else read
+        call = Call(
+            address,
+            incoming.head.method,
+            forwarded_head(incoming, asked, address),
+            body if incoming.sample is None else incoming.sample.asking(body),
+            asked.chunked,
+            asked.upgrade,
+            interim,
+            trailers=partial(trailers_of, incoming) if asked.chunked else None,
+        )
+        await self._carry(incoming, call)
+
+    async def _carry(self, incoming: RequestContext, call: Call, begun: Quick | None = None) -> None:
+        try:
+            reply = await self._upstream.send(call, begun)
+        except RequestPayloadError:
+            raise VaultError(Code.BAD_REQUEST, "The body of the request is not framed as its head says.") from None
+        except UpstreamFault as fault:
+            if fault.starved:
+                raise VaultError(Code.REQUEST_TIMEOUT, "The body of the request did not arrive in time.") from None
+            raise
+        if incoming.sample is not None:
+            incoming.sample.begin(reply.head.headers)
+        body = reply.whole
+        if body is not None:
+            if incoming.sample is not None:
+                incoming.sample.take(body)
+            response.whole_response(incoming, reply, body)
+            if incoming.unsent > response.WRITE_BUFFER:
+                await response.wait_taken(incoming, self._patience)
+            return
+        try:
+            if reply.framing is TUNNEL:
+                await relay(incoming, reply, self._upstream.tunnel(reply), self._patience)
+            else:
+                await response.stream(incoming, reply, self._patience)
+            await response.wait_taken(incoming, self._patience)
+        except (UpstreamFault, RequestPayloadError, TimeoutError):
+            incoming.cut()
+            raise
+        finally:
+            reply.abort()
+
+
+def forwarded_head(incoming: RequestContext, asked: RequestFields, address: UpstreamAddress) -> bytes:
+    """The head of the request for the application: the very bytes of the caller where no field concerns its connection."""
+    head = incoming.head
+    always = (asked is head.apart or asked.headers is head.headers) and head.host is not None
+    if always and head.wire is not None:
+        return head.wire
+    fields = head.block if asked.headers is head.headers else encode_fields(asked.headers)
+    if head.host is None:
+        fields += b"Host: %b\r\n" % address.authority
+    whole = b"%b %b HTTP/1.1\r\n%b\r\n" % (head.method.encode("ascii"), incoming.target, fields)
+    if always:
+        head.wire = whole
+    return whole
+
+
+def body_of(incoming: RequestContext) -> bytes | AsyncIterator[bytes]:
+    """The body as bytes if it came together with the head, else as a stream."""
+    payload = incoming.payload
+    if payload.is_eof():
+        return payload.read_nowait()
+    return payload.iter_any()
+
+
+def trailers_of(incoming: RequestContext) -> bytes:
+    """What followed a body in chunks, for the application; known when the body has ended."""
+    return encode_fields(trailing(incoming.payload.trailers))

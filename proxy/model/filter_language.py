@@ -1,0 +1,309 @@
+"""The filter language, read into tests: what can be asked of each type and storage class (specification, "Find semantics").
+
+Where the specification is silent:
+
+- an empty list is refused, and so are an empty ``$or`` alternative and an object without an operator: each would quietly
+  match everything or nothing;
+- ``null`` asks for records without a value, alone or in a list, also below ``$not``; a comparison with it is refused;
+- a text to compare with may be longer than the field allows; it matches nothing;
+- ``search_keys`` searches the primary key too, where that has ``partial_match``, and so excludes it like a string field;
+- in a JSON field ``null`` asks for a ``null`` that stands there.
+"""
+
+import re
+import unicodedata
+from typing import Any
+
+from proxy.errors import Code
+from proxy.model.query import KEY, VERSION_FIELD, AnyOf, Compares, Equals, InJson, Like, Op, Test
+from proxy.model.record import RecordLimits
+from proxy.model.schema import Field, FieldType, Schema, Storage
+from proxy.model.values import CHECKS, Unfit, ValueCheck, ValueFaults, scalar, step, text_of, unknown_field
+
+OR = "$or"
+SEARCH = "search_keys"
+NOT = "$not"
+LIKE = "$like"
+
+TEXTS = (FieldType.STRING, FieldType.PRIMARY_KEY)
+NUMBERS = (FieldType.INTEGER, FieldType.DECIMAL)
+#: What has one spelling each, whose order as text is that of time.
+TIMES = (FieldType.DATETIME, FieldType.DATE, FieldType.TIME)
+
+_VERSION = Field(VERSION_FIELD, FieldType.INTEGER, Storage.INDEXED)
+#: Of schemas without a field for it: an application's own ids.
+_KEY = Field(KEY, FieldType.PRIMARY_KEY, Storage.INDEXED_HASHED)
+#: The comparisons by their names in requests, and those that exclude each other.
+OPS = {str(op): op for op in Op}
+EXCLUDING = ((Op.GT, Op.GTE), (Op.LT, Op.LTE))
+_text = text_of(None)
+
+
+def field_of(schema: Schema, name: str) -> Field | None:
+    """The field that a name in a request means; the record key goes by its own name, too. ``None``: there is none."""
+    if name == KEY:
+        return schema.primary or _KEY
+    return next((field for field in schema.fields if field.name == name), None)
+
+
+def can_search(field: Field) -> bool:
+    """Whether parts of its texts can be searched for."""
+    if field.type is FieldType.STRING and field.storage is Storage.INDEXED:
+        return True
+    return field.type in TEXTS and field.partial_match and field.storage is Storage.INDEXED_HASHED
+
+
+class Conditions:
+    """Reads one filter of a schema; what is wrong goes to ``faults``, and the tests are of use only if nothing does."""
+
+    def __init__(self, schema: Schema, limits: RecordLimits, faults: ValueFaults) -> None:
+        self._schema = schema
+        self._limits = limits
+        self._faults = faults
+        self._texts_named = False  #: whether a string field or the key stands anywhere in the filter
+        self._values = 0
+
+    def read(self, raw: Any, pointer: str) -> tuple[Test, ...]:
+        """The tests of a filter; all of them have to hold."""
+        if not isinstance(raw, dict):
+            self._fault(pointer, "Has to be a JSON object.")
+            return ()
+        if len(raw) > self._limits.conditions:
+            return tuple(self._too_many(pointer))
+        tests: list[Test] = []
+        for name, value in raw.items():
+            place = pointer + step(name)
+            if name == OR:
+                tests += self._alternatives(value, place)
+            elif name == SEARCH:
+                tests += self._search(value, place)
+            else:
+                tests += self._field(name, value, place)
+        if SEARCH in raw and self._texts_named:
+            self._fault(pointer + step(SEARCH), "Cannot be combined with a string field or the record key.")
+        if _count(tests) > self._limits.conditions:
+            self._too_many(pointer)
+        if self._values > self._limits.values:
+            self._fault(pointer, f"Must not hold more than {self._limits.values} values.")
+        return tuple(tests)
+
+    # ------------------------------------------------------------------ members of the filter
+
+    def _alternatives(self, raw: Any, place: str) -> list[Test]:
+        if not isinstance(raw, list) or len(raw) < 2:
+            self._fault(place, "Has to be an array of at least 2 filters.")
+            return []
+        if len(raw) > self._limits.conditions:
+            return self._too_many(place)
+        found = tuple(self._alternative(item, f"{place}/{number}") for number, item in enumerate(raw))
+        return [AnyOf(found)]
+
+    def _alternative(self, raw: Any, place: str) -> tuple[Test, ...]:
+        if not isinstance(raw, dict) or not raw:
+            self._fault(place, "Has to be a filter object with at least one field.")
+            return ()
+        if len(raw) > self._limits.conditions:
+            return tuple(self._too_many(place))
+        tests: list[Test] = []
+        for name, value in raw.items():
+            if name in (OR, SEARCH):
+                self._fault(place + step(name), f"Cannot be used within {OR}.")
+            elif name == VERSION_FIELD or not _is_text(field_of(self._schema, name)):
+                self._fault(place + step(name), f"Cannot be used within {OR}: only string fields can.")
+            else:
+                tests += self._field(name, value, place + step(name))
+        return tuple(tests)
+
+    def _search(self, raw: Any, place: str) -> list[Test]:
+        fields = tuple(KEY if f.type is FieldType.PRIMARY_KEY else f.name for f in self._schema.fields if can_search(f))
+        text = self._searched(raw, place, *self._limits.search)
+        if not fields:
+            self._fault(place, "No string field of this schema has partial match on.", Code.PARTIAL_MATCH_DISABLED)
+        return [Like(fields, text)]
+
+    def _field(self, name: str, raw: Any, place: str) -> list[Test]:
+        field = _VERSION if name == VERSION_FIELD else field_of(self._schema, name)
+        if field is None:
+            self._fault(
+                place,
+                unknown_field(name, (*(known.name for known in self._schema.fields), KEY, VERSION_FIELD, SEARCH, OR)),
+            )
+            return []
+        self._texts_named |= field.type in TEXTS
+        if field.storage is Storage.ENCRYPTED and field.type is not FieldType.PRIMARY_KEY:
+            self._fault(place, f"Cannot be asked: {field.why_unasked}.")
+            return []
+        asked = KEY if field.type is FieldType.PRIMARY_KEY else field.name
+        if field.type is FieldType.JSON:
+            return self._in_json(asked, raw, place)
+        if isinstance(raw, dict):
+            return self._operators(field, asked, raw, place)
+        return [Equals(asked, self._listed(raw, place, _check(field)))]
+
+    # ------------------------------------------------------------------ operators
+
+    def _operators(self, field: Field, asked: str, raw: dict[str, Any], place: str) -> list[Test]:
+        tests: list[Test] = []
+        if not raw:
+            self._fault(place, "Has to hold an operator.")
+        for name, value in raw.items():
+            where = place + step(name)
+            if name == NOT:
+                tests += self._negated(field, asked, value, where)
+            elif name == LIKE:
+                tests += self._like(field, asked, value, where)
+            elif name in OPS:
+                tests += self._compared(field, asked, (OPS[name], value), where)
+            else:
+                self._fault(where, f"Is no operator; those are {NOT}, {LIKE}, {', '.join(OPS)}.")
+        for one, other in EXCLUDING:
+            if one in raw and other in raw:
+                self._fault(place + step(other), f"Cannot be combined with {one}.")
+        return tests
+
+    def _negated(self, field: Field, asked: str, raw: Any, place: str) -> list[Test]:
+        if field.type not in TEXTS and asked != VERSION_FIELD:
+            self._fault(place, "Can be used on string fields, the record key and version alone.")
+        elif not isinstance(raw, dict):
+            return [Equals(asked, self._listed(raw, place, _check(field)), negated=True)]
+        elif list(raw) != [LIKE]:
+            self._fault(place, f"Has to be a value, an array of values, or an object with {LIKE} alone.")
+        else:
+            return self._like(field, asked, raw[LIKE], place + step(LIKE), negated=True)
+        return []
+
+    def _like(self, field: Field, asked: str, raw: Any, place: str, *, negated: bool = False) -> list[Test]:
+        if field.type not in TEXTS:
+            self._fault(place, "Can be used on string fields alone.")
+            return []
+        hashed = field.storage is Storage.INDEXED_HASHED
+        text = self._searched(raw, place, *(self._limits.search if hashed else (1, self._limits.like_plain)))
+        if not can_search(field):
+            self._fault(place, "The field has partial match off.", Code.PARTIAL_MATCH_DISABLED)
+        return [Like((asked,), text, negated)]
+
+    def _compared(self, field: Field, asked: str, asks: tuple[Op, Any], place: str) -> list[Test]:
+        op, raw = asks
+        if field.type not in (*NUMBERS, *TIMES):
+            self._fault(place, "Can be used on integer, decimal, datetime, date and time fields alone.")
+        elif field.storage is not Storage.INDEXED:
+            self._fault(place, "Cannot be compared: only a hash of the field is kept, which has no order.")
+        else:
+            return [Compares(asked, op, self._value(raw, place, CHECKS[field.type]))]
+        return []
+
+    # ------------------------------------------------------------------ JSON fields
+
+    def _in_json(self, asked: str, raw: Any, place: str) -> list[Test]:
+        if not isinstance(raw, dict) or not raw:
+            self._fault(place, "Has to be an object of paths into the document, as in {'$.path': value}.")
+            return []
+        if len(raw) > self._limits.conditions:
+            return self._too_many(place)
+        tests: list[Test] = []
+        for path, value in raw.items():
+            where = place + step(path)
+            steps = steps_of(path)
+            if steps is None:
+                self._fault(where, "Has to be a path of names and numbers from the root: $.name, $['name'], $.name[0].")
+            elif isinstance(value, dict):
+                self._fault(where, "Has to be a string, a number, true, false, null, or an array of those.")
+            else:
+                tests.append(InJson(asked, steps, self._listed(value, where, _scalar), isinstance(value, list)))
+        return tests
+
+    # ------------------------------------------------------------------ values
+
+    def _listed(self, raw: Any, place: str, check: ValueCheck) -> tuple[Any, ...]:
+        """A value or several."""
+        if not isinstance(raw, list):
+            return (None if raw is None else self._value(raw, place, check),)
+        self._values += len(raw)
+        if not raw:
+            self._fault(place, "Must not be an empty array.")
+        if self._values > self._limits.values:
+            return ()  # told once, by ``read``; to look at each of a million would keep everybody waiting
+        return tuple(
+            [None if item is None else self._value(item, f"{place}/{number}", check) for number, item in enumerate(raw)]
+        )
+
+    def _value(self, raw: Any, place: str, check: ValueCheck) -> Any:
+        try:
+            return check(raw)
+        except Unfit as fault:
+            self._fault(place + fault.place, fault.text)
+            return None
+
+    def _searched(self, raw: Any, place: str, least: int, most: int) -> str:
+        found = self._value(raw, place, _text)
+        if found is not None and (len(_folded(found)) < least or len(found) > most):
+            self._fault(place, f"Has to have {least} to {most} characters, not counting white space at its ends.")
+        return found or ""
+
+    def _too_many(self, place: str) -> list[Test]:
+        self._fault(place, f"Must not hold more than {self._limits.conditions} conditions.")
+        return []
+
+    def _fault(self, place: str, text: str, code: Code = Code.INVALID_FILTER) -> None:
+        self._faults.add(place, text, code)
+
+
+def _is_text(field: Field | None) -> bool:
+    """Whether it holds texts; an unknown one is found fault with elsewhere."""
+    return field is None or field.type in TEXTS
+
+
+def _count(tests: list[Test]) -> int:
+    """How many tests there are, those inside of others counted."""
+    return sum(sum(map(len, test.alternatives)) if isinstance(test, AnyOf) else 1 for test in tests)
+
+
+def _check(field: Field) -> ValueCheck:
+    return _text if field.type in TEXTS else CHECKS[field.type]
+
+
+def _scalar(value: Any) -> Any:
+    if isinstance(value, dict | list):
+        raise Unfit("Has to be a string, a number, true, false or null.")
+    scalar(value)
+    return value
+
+
+def _folded(text: str) -> str:
+    """About the form in which the vault compares parts of texts; this room has no part in it but to count."""
+    folded = unicodedata.normalize("NFKC", text).strip().casefold()
+    return unicodedata.normalize("NFKC", folded).replace("i\u0307", "i")
+
+
+#: One step of a path, spelled as in RFC 9535, 2.3: a plain name, a quoted one, or the number of an element.
+_STEP = re.compile(
+    r"""\.([A-Za-z_\x80-\U0010ffff][A-Za-z0-9_\x80-\U0010ffff]*)"""
+    r"""|\['((?:[^'\\\x00-\x1f]|\\['\\/])*)'\]"""
+    r"""|\["((?:[^"\\\x00-\x1f]|\\["\\/])*)"\]"""
+    r"""|\[(0|[1-9][0-9]{0,15})\]"""
+)
+_ESCAPED = re.compile(r"\\(.)")
+
+
+def steps_of(text: str) -> tuple[str | int, ...] | None:
+    """The steps of a path from the root; ``None`` when it is none, or selects more than one place.
+
+    It reads what ``jsonpath.parse`` reads of that kind, and names beyond ASCII without quotes; that parser is for rules, and
+    takes a thousand times as long.
+    """
+    if not text.startswith("$"):
+        return None
+    steps: list[str | int] = []
+    at = 1
+    while at < len(text):
+        match = _STEP.match(text, at)
+        if match is None:
+            return None
+        plain, single, double, number = match.groups()
+        quoted = single if single is not None else double
+        if number is not None:
+            steps.append(int(number))
+        else:
+            steps.append(plain if quoted is None else _ESCAPED.sub(r"\1", quoted))
+        at = match.end()
+    return tuple(steps) or None

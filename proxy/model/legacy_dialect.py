@@ -1,0 +1,281 @@
+"""Requests of the record-based family, in terms of its schema: one engine, two dialects (specification, "Record-based family").
+
+What such a request says is what a request of the model-based family says of the schema ``records``, but for this:
+
+- ``key`` is another name of ``record_key``, and ``range_key`` of ``range_key1``; both names may stand in a record that says the
+  same twice, and not in one filter;
+- a record says in which country it is kept; whoever reads a request checks that, and it is no field;
+- ``version`` is what the caller stated of the record, and the service's own count of its versions where nothing was stated;
+- ``created_at``, ``updated_at`` and ``expires_at`` can be asked for, too;
+- what only point-of-presence clients say of a record has no name here.
+
+So names are exchanged, the readers of the model-based family read what comes of it, and the places of faults are told in the
+names that were sent.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from msgspec import structs
+
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.filter_language import EXCLUDING, OPS, OR
+from proxy.model.filter_reader import read_aggregate, read_filter, read_find
+from proxy.model.query import (
+    CREATED_AT,
+    EXPIRES_AT,
+    UPDATED_AT,
+    VERSION_FIELD,
+    Aggregation,
+    AnyOf,
+    Compares,
+    Equals,
+    Query,
+    Test,
+)
+from proxy.model.record import RecordDraft, RecordLimits
+from proxy.model.record_reader import read_draft, read_drafts
+from proxy.model.schema import IS_ENCRYPTED, RECORD_KEY, STATED_VERSION, Schema
+from proxy.model.values import Unfit, ValueFaults, instant, step
+
+COUNTRY: Final = "country"
+
+#: Other names of fields, in requests and in answers.
+ALIASES: Final[Mapping[str, str]] = {"key": RECORD_KEY, "range_key": "range_key1"}
+
+#: Of fields that have no name here: such a one stands in no schema, so that readers know nothing of it.
+_NAMELESS: Final[dict[str, str]] = {name: f"{name}?" for name in (STATED_VERSION, IS_ENCRYPTED)}
+_ASKED: Final[dict[str, str]] = {**ALIASES, **_NAMELESS}
+_WRITTEN: Final[dict[str, str]] = {**_ASKED, VERSION_FIELD: STATED_VERSION}
+_INSTANTS: Final = (CREATED_AT, UPDATED_AT, EXPIRES_AT)
+
+_MESSAGES: Final = {
+    Code.INVALID_RECORD: "The record does not fit its schema.",
+    Code.INVALID_FILTER: "The filter cannot be asked of records.",
+}
+
+_T = TypeVar("_T")
+
+
+def parse_legacy_record(
+    schema: Schema, raw: Any, *, partial: bool, limits: RecordLimits, pointer: str = ""
+) -> RecordDraft:
+    """As ``reading.read_draft``."""
+    exchange = _Exchange(limits)
+    record = exchange.record(raw, pointer)
+    return exchange.read(
+        lambda: read_draft(schema, record, partial=partial, limits=limits, pointer=pointer), Code.INVALID_RECORD
+    )
+
+
+def read_records(
+    schema: Schema, raw: Any, *, partial: bool, limits: RecordLimits, pointer: str = ""
+) -> list[RecordDraft]:
+    """As ``reading.read_drafts``."""
+    exchange, records = _Exchange(limits), raw
+    if isinstance(raw, list) and len(raw) <= limits.batch:
+        records = [exchange.record(item, f"{pointer}/{number}") for number, item in enumerate(raw)]
+    return exchange.read(
+        lambda: read_drafts(schema, records, partial=partial, limits=limits, pointer=pointer), Code.INVALID_RECORD
+    )
+
+
+def read_record_filter(schema: Schema, raw: Any, limits: RecordLimits, pointer: str = "/filter") -> tuple[Test, ...]:
+    """As ``filters.read_filter``."""
+    exchange = _Exchange(limits)
+    wanted, instants = exchange.filter(raw, pointer)
+    tests = exchange.read(lambda: read_filter(schema, wanted, limits, pointer), Code.INVALID_FILTER)
+    return (*_versions(tests), *instants)
+
+
+def read_record_find(schema: Schema, raw: Mapping[str, Any], limits: RecordLimits) -> Query:
+    """As ``filters.read_find``; ``raw`` has no country any more."""
+    exchange, content = _Exchange(limits), dict(raw)
+    content["filter"], instants = exchange.filter(raw.get("filter", {}), "/filter")
+    if isinstance(options := raw.get("options"), dict):
+        content["options"] = {
+            name: exchange.sort(value) if name == "sort" else value for name, value in options.items()
+        }
+    query = exchange.read(lambda: read_find(schema, content, limits), Code.INVALID_FILTER)
+    return structs.replace(query, tests=(*_versions(query.tests), *instants))
+
+
+def read_record_aggregate(schema: Schema, raw: Mapping[str, Any], limits: RecordLimits) -> Aggregation | str:
+    """As ``filters.read_aggregate``; ``raw`` has no country any more."""
+    exchange, content = _Exchange(limits), dict(raw)
+    instants: Sequence[Test] = ()
+    if "filter" in raw:
+        content["filter"], instants = exchange.filter(raw["filter"], "/filter")
+    if isinstance(metrics := raw.get("metrics"), dict):
+        content["metrics"] = {name: _keyed(metric) for name, metric in metrics.items()}
+    if isinstance(group_by := raw.get("group_by"), dict) and isinstance(keys := group_by.get("keys"), list):
+        content["group_by"] = {**group_by, "keys": [field_of_name(key) for key in keys]}
+    asked = exchange.read(lambda: read_aggregate(schema, content, limits), Code.INVALID_FILTER)
+    if isinstance(asked, str):
+        return asked
+    return Aggregation(asked.metrics, (*_versions(asked.tests), *instants), asked.keys, asked.limit)
+
+
+def field_of_name(name: Any) -> Any:
+    """The field that a name of this family means in a list of names; anything else as it is."""
+    return _ASKED.get(name, name) if isinstance(name, str) else name
+
+
+def _known(names: Mapping[str, str], name: str) -> str:
+    return names.get(name, name)
+
+
+def _keyed(metric: Any) -> Any:
+    return {**metric, "key": field_of_name(metric["key"])} if isinstance(metric, dict) and "key" in metric else metric
+
+
+class _Exchange:
+    """One request; ``places`` has, by the pointer that readers tell, the one that the caller knows."""
+
+    def __init__(self, limits: RecordLimits) -> None:
+        self._limits = limits
+        self._faults = ValueFaults(limits.faults)
+        self._places: dict[str, str] = {}
+
+    def record(self, raw: Any, pointer: str) -> Any:
+        """A record in the names of the schema, without its country."""
+        if not isinstance(raw, dict) or not (COUNTRY in raw or any(name in raw for name in _WRITTEN)):
+            return raw
+        found: dict[str, Any] = {}
+        for name, value in raw.items():
+            known = _known(_WRITTEN, name)
+            if name == COUNTRY:
+                continue
+            if known in found and found[known] != value:
+                self._faults.add(pointer + step(name), f"Says something else than {self._sent(raw, known, name)}.")
+            found[known] = value
+            self._renamed(pointer, known, name)
+        return found
+
+    def filter(self, raw: Any, pointer: str) -> tuple[Any, list[Test]]:
+        """A filter in the names of the schema, without the instants; and what is asked of those."""
+        if not isinstance(raw, dict) or len(raw) > self._limits.conditions:
+            return raw, []
+        tests: list[Test] = []
+        found = self._names({name: value for name, value in raw.items() if name not in _INSTANTS}, pointer)
+        for name in _INSTANTS:
+            if name in raw:
+                tests += self._instants(name, raw[name], pointer + step(name))
+        if isinstance(choices := found.get(OR), list) and len(choices) <= self._limits.conditions:
+            found[OR] = [self._names(item, f"{pointer}{step(OR)}/{number}") for number, item in enumerate(choices)]
+        return found, tests
+
+    def sort(self, raw: Any) -> Any:
+        """The order of a search in the names of the schema."""
+        if not isinstance(raw, list):
+            return raw
+        place = "/options/sort"
+        return [self._names(item, f"{place}/{number}") for number, item in enumerate(raw)]
+
+    def read(self, read: Callable[[], _T], code: Code) -> _T:
+        """What a reader of the model-based family makes of it; ``code`` is the kind of this family's own faults."""
+        try:
+            found = read()
+        except VaultError as error:
+            details = tuple(Detail(self._place(detail.source), detail.text) for detail in error.details)
+            first = error.code if error.code is not Code.PARTIAL_MATCH_DISABLED or not self._faults else code
+            raise VaultError(first, error.message, (*details, *self._faults.details)) from None
+        if self._faults:
+            raise self._faults.error(code, _MESSAGES[code])
+        return found
+
+    # ------------------------------------------------------------------ names
+
+    def _names(self, raw: Any, pointer: str) -> Any:
+        """An object whose members are fields, in the names of the schema; each may be asked for once."""
+        if not isinstance(raw, dict) or not any(name in raw for name in _ASKED):
+            return raw
+        found: dict[str, Any] = {}
+        for name, value in raw.items():
+            known = _known(_ASKED, name)
+            if known in found:
+                self._faults.add(
+                    pointer + step(name), f"Cannot be combined with {self._sent(raw, known, name)}, which is the same."
+                )
+            found[known] = value
+            self._renamed(pointer, known, name)
+        return found
+
+    def _sent(self, raw: Mapping[str, Any], known: str, name: str) -> str:
+        """By which other name the field was sent."""
+        return next(
+            other
+            for other in (known, *ALIASES)
+            if other != name and other in raw and _WRITTEN.get(other, other) == known
+        )
+
+    def _renamed(self, pointer: str, known: str, name: str) -> None:
+        if known != name:
+            self._places[pointer + step(known)] = pointer + step(name)
+
+    def _place(self, pointer: str) -> str:
+        """Where the caller finds what a reader tells of."""
+        at = pointer
+        while at:
+            if at in self._places:
+                return self._places[at] + pointer[len(at) :]
+            at = at.rpartition("/")[0]
+        return pointer
+
+    # ------------------------------------------------------------------ instants
+
+    def _instants(self, name: str, raw: Any, place: str) -> list[Test]:
+        if not isinstance(raw, dict):
+            return [Equals(name, self._listed(raw, place))]
+        tests: list[Test] = []
+        if not raw:
+            self._fault(place, "Has to hold an operator.")
+        for op, value in raw.items():
+            if op in OPS:
+                tests.append(Compares(name, OPS[op], self._instant(value, place + step(op))))
+            else:
+                self._fault(place + step(op), f"Cannot be used here: instants are compared by {', '.join(OPS)}.")
+        for one, other in EXCLUDING:
+            if one in raw and other in raw:
+                self._fault(place + step(other), f"Cannot be combined with {one}.")
+        return tests
+
+    def _listed(self, raw: Any, place: str) -> tuple[int | None, ...]:
+        if not isinstance(raw, list):
+            return (None if raw is None else self._instant(raw, place),)
+        if not raw:
+            self._fault(place, "Must not be an empty array.")
+        if len(raw) > self._limits.values:
+            self._fault(place, f"Must not hold more than {self._limits.values} values.")
+            return ()
+        return tuple([None if item is None else self._instant(item, f"{place}/{n}") for n, item in enumerate(raw)])
+
+    def _instant(self, raw: Any, place: str) -> int:
+        try:
+            return instant(raw)
+        except Unfit as fault:
+            self._fault(place, fault.text)
+            return 0
+
+    def _fault(self, place: str, text: str) -> None:
+        self._faults.add(place, text, Code.INVALID_FILTER)
+
+
+# ---------------------------------------------------------------------- version
+
+
+def _versions(tests: Sequence[Test]) -> list[Test]:
+    """The tests with what is asked of ``version`` asked of what was stated, or else of the service's own count."""
+    return [
+        _version(test) if isinstance(test, Equals | Compares) and test.field == VERSION_FIELD else test
+        for test in tests
+    ]
+
+
+def _version(test: Equals | Compares) -> Test:
+    unstated = Equals(STATED_VERSION, (None,))
+    if isinstance(test, Compares):
+        return AnyOf(((Compares(STATED_VERSION, test.op, test.value),), (unstated, test)))
+    values = tuple(value for value in test.values if value is not None)  # every record has a version
+    stated = Equals(STATED_VERSION, (*values, None), negated=True) if test.negated else Equals(STATED_VERSION, values)
+    return AnyOf(((stated,), (unstated, Equals(VERSION_FIELD, values, test.negated))))

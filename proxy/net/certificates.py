@@ -1,0 +1,148 @@
+"""TLS of the listeners, kept in step with its files: a whole new set takes effect, or the one before stays in force.
+
+Files are looked at twice a second, as rules are. What has changed is read once it stays as it is for one look, so that a
+certificate is not tried with the key of the one before while both are being replaced. New connections get what is new;
+those that are open go on. Twice a day the same files are taken anew, so that the keys of session tickets change
+(RFC 5077 section 5.5).
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from proxy.clock import Clock
+from proxy.errors import Code, Detail, VaultError
+from proxy.net import tls
+from proxy.net.tls import Material, Pair, Terms
+from proxy.net.tls_transport import OUTCOMES, TlsListener
+from proxy.telemetry import logs
+from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.reloads import Reload
+
+_log = logs.logger("tls")
+
+#: Seconds between two looks.
+_LOOK: Final = 0.4
+#: Seconds for which the keys of session tickets are used.
+_TICKETS: Final = 12 * 3600.0
+
+#: Size, time and number of each file; ``None`` for one that cannot be seen.
+Print = tuple[tuple[int, int, int] | None, ...]
+
+
+class Certificates:
+    """What the listeners speak TLS with. Raises ``VaultError`` (BAD_SETTINGS) when it cannot be made.
+
+    ``terms`` has those of each listener; ``accept`` may refuse the names of new certificates by raising, and adopts them.
+    """
+
+    def __init__(
+        self,
+        pairs: Sequence[Pair],
+        terms: Mapping[str, Terms],
+        metrics: Metrics,
+        clock: Clock,
+        accept: Callable[[Material], None],
+    ) -> None:
+        self._pairs = tuple(pairs)
+        self._terms = dict(terms)
+        self._metrics = metrics
+        self._clock = clock
+        self._accept = accept
+        self._clients = next((one.clients for one in terms.values() if one.clients is not None), None)
+        files = [file for pair in pairs for file in (pair.certificate, pair.key)] + [self._clients]
+        self._files = tuple(file for file in files if file is not None)
+        self.state = Reload(metrics, "certificates")
+        self._failures = metrics.cell("domicile_tls_reload_failures_total")
+        self._success = metrics.cell("domicile_tls_reload_success_timestamp_seconds")
+        self._seen = self._tried = self._print()
+        self.material = tls.read_certificate(self._pairs, self._clients)
+        accept(self.material)
+        for fault in self._untimely(self.material):
+            _log.error("a certificate is shown to callers outside its time", source=fault.source, text=fault.text)
+        self.listeners = {
+            name: TlsListener(tls.context(self.material, one), partial(self._count, name))
+            for name, one in terms.items()
+        }
+        for name in self.listeners:
+            for outcome in OUTCOMES:
+                metrics.cell("domicile_tls_handshakes_total", name, outcome)
+        self._adopted()
+
+    # ------------------------------------------------ what is told
+
+    async def check(self) -> str | None:
+        """For ``/readyz``: what is wrong with the certificates in force."""
+        return next((fault.text for fault in self._untimely(self.material)), None)
+
+    def _count(self, listener: str, outcome: str) -> None:
+        self._metrics.cell("domicile_tls_handshakes_total", listener, outcome).value += 1
+
+    def _untimely(self, material: Material) -> list[Detail]:
+        return tls.untimely(material, datetime.fromtimestamp(self._clock() / 1000, UTC))
+
+    def _adopted(self) -> None:
+        self.state.succeeded()
+        self._success.value = self._clock() / 1000
+        for held in self.material.held:
+            ends = self._metrics.cell("domicile_tls_certificate_end_timestamp_seconds", held.told.names[0])
+            ends.value = held.told.ends.timestamp()
+
+    # ------------------------------------------------ what is read again
+
+    async def watch(self) -> None:
+        """Look for changes for ever."""
+        renewed = time.monotonic()
+        while True:
+            await asyncio.sleep(_LOOK)
+            before, self._seen = self._seen, await asyncio.to_thread(self._print)
+            if self._seen == before and self._seen != self._tried:
+                self.reload()
+            elif time.monotonic() - renewed > _TICKETS:
+                renewed = time.monotonic()
+                self.reload()
+
+    def reload(self) -> bool:
+        """Read everything again; whether it took effect. A fault is logged and counted, and changes nothing else."""
+        self._tried = self._print()
+        try:
+            material = tls.read_certificate(self._pairs, self._clients)
+            if faults := self._untimely(material):
+                raise VaultError(Code.BAD_SETTINGS, "A certificate is outside its time.", tuple(faults))
+            contexts = {name: tls.context(material, self._terms[name]) for name in self.listeners}
+            self._accept(material)
+        except VaultError as error:
+            self._refuse(error)
+            return False
+        changed = [one.told for one in material.held] != [one.told for one in self.material.held]
+        for name, made in contexts.items():
+            self.listeners[name].context = made
+        self.material = material
+        self._adopted()
+        if changed:
+            _log.info("other certificates took effect", count=len(material.held))
+        else:
+            _log.info("the same certificates were taken anew", count=len(material.held))
+        return True
+
+    def _refuse(self, error: VaultError) -> None:
+        self._failures.value += 1
+        self.state.failed(error)
+        _log.error("files for TLS were refused, those before stay in force", code=error.code, text=error.message)
+        for detail in error.details:
+            _log.error("a fault in the files for TLS", source=detail.source, text=detail.text)
+
+    def _print(self) -> Print:
+        return tuple(map(_print, self._files))
+
+
+def _print(file: Path) -> tuple[int, int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns, found.st_ino

@@ -1,0 +1,195 @@
+"""The real upstream: a pool for each address, the one retry that is safe, and the sweeper of deadlines."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import NamedTuple, cast
+
+import msgspec
+
+from proxy.net.client_connection import UpstreamConnection
+from proxy.net.outgoing_body import Upload
+from proxy.net.pool import Pool
+from proxy.net.reply import (
+    Begun,
+    BufferedReply,
+    Call,
+    CallLimits,
+    Tunnel,
+    UpstreamAddress,
+    UpstreamFault,
+    UpstreamResponse,
+)
+from proxy.net.tls import ClientTls, client_context
+
+
+class Route(NamedTuple):
+    """How an application is reached."""
+
+    limits: CallLimits = CallLimits()
+    tls: ClientTls | None = None  #: for ``https``; ``None``: what the machine trusts, and no certificate of ours
+
+
+class HttpUpstream:
+    """HTTP/1.1 to any number of applications. Bound to the event loop it is first used in.
+
+    ``special`` has the ways to addresses that differ, by ``Address.special``; ``told`` learns when an address is suspended
+    (true) and when it answers again (false).
+    """
+
+    def __init__(
+        self,
+        limits: CallLimits | None = None,
+        tls: ClientTls | None = None,
+        special: Mapping[str, Route] | None = None,
+        told: Callable[[UpstreamAddress, bool], None] = lambda _address, _open: None,
+    ) -> None:
+        self._way = Route(limits or CallLimits(), tls)
+        self._special = dict(special or {})
+        self._told = told
+        self._pools: dict[UpstreamAddress, Pool] = {}
+        self._sweeper: asyncio.TimerHandle | None = None
+        ways = [way.limits for way in (self._way, *self._special.values())]
+        shortest = min(min(limits.head, limits.idle, limits.keep, limits.total or 60.0) for limits in ways)
+        self._interval = min(1.0, max(0.02, shortest / 8))
+        self._due = 0.0  #: when the sweeper is to come again, in loop time
+
+    def begin(self, call: Call, begun: Begun) -> bool:
+        """See ``Upstream.begin``."""
+        pool = self._pools.get(call.address)
+        if pool is None or not pool.idle or pool.breaker.engaged:
+            return False
+        connection = pool.idle.pop()
+        if connection.stale():
+            connection.retire()
+            return False
+        begun.call, begun.carrier, begun.watch = call, connection, pool.breaker
+        try:
+            connection.start(call, begun)
+        except Exception as error:  # noqa: BLE001  # raised again in the task that goes on
+            begun.set_exception(error)
+        return True
+
+    async def send(self, call: Call, begun: Begun | None = None) -> UpstreamResponse:
+        """See ``Upstream.send``.
+
+        An idle connection that has something to read is never chosen: it has ended, or what is there would be taken for
+        the answer to a request that came after it. An application may also close it in the moment it is chosen. A request
+        that means the same when sent twice then goes out once more, on a fresh connection; any other is never sent twice.
+        """
+        pool = self._pools.get(call.address) or self._pool(call.address)
+        breaker = pool.breaker
+        # What was begun was let through then; its end, too, must be told whatever others met meanwhile.
+        tries = breaker.admit(asyncio.get_running_loop().time()) if breaker.engaged and begun is None else False
+        try:
+            reply = await self._exchange(pool, call, begun)
+        except UpstreamFault as fault:
+            now = asyncio.get_running_loop().time()
+            breaker.failed(fault, now, tried=tries, lively=pool.lively(now))
+            raise
+        except BaseException:
+            if tries:
+                breaker.left()
+            raise
+        if breaker.engaged:
+            breaker.answered()
+        return reply
+
+    @staticmethod
+    async def _exchange(pool: Pool, call: Call, begun: Begun | None = None) -> UpstreamResponse:
+        if not isinstance(call.body, (bytes, Upload)):
+            upload = await pool.uploads.enter(call.body)
+            try:
+                return await HttpUpstream._exchange(pool, msgspec.structs.replace(call, body=upload))
+            except BaseException:
+                upload.leave()
+                raise
+        while True:
+            again = call.replayable
+            if begun is not None:
+                connection, used = cast("UpstreamConnection", begun.carrier), 1
+                answer: Awaitable[UpstreamResponse] = begun.outcome()
+                begun = None
+            else:
+                connection = pool.idle.pop() if pool.idle else await pool.fresh()
+                used = connection.served
+                if used and connection.stale():
+                    connection.retire()
+                    continue
+                answer = connection.begin(call)
+            turn = connection.served
+            try:
+                return await answer
+            except UpstreamFault as fault:
+                connection.leave(turn)
+                if not (used and again and fault.silent):
+                    raise
+            except BaseException:
+                connection.leave(turn)
+                raise
+
+    def tunnel(self, reply: UpstreamResponse) -> Tunnel:
+        """See ``Upstream.tunnel``."""
+        if not isinstance(reply, BufferedReply) or not isinstance(reply.feed, UpstreamConnection):
+            raise TypeError("the reply is not of this upstream")
+        return reply.feed
+
+    def _pool(self, address: UpstreamAddress) -> Pool:
+        limits = self._special.get(address.special, self._way).limits
+        pool = self._pools[address] = Pool(address, limits, self._tls(address), partial(self._told, address))
+        if self._sweeper is None:
+            self._due = asyncio.get_running_loop().time()
+            self._sweep()
+        return pool
+
+    def _tls(self, address: UpstreamAddress) -> ClientTls | None:
+        tls = self._special.get(address.special, self._way).tls
+        return ClientTls(client_context()) if tls is None and address.scheme == "https" else tls
+
+    def renew(self, way: Route, special: Mapping[str, Route]) -> None:
+        """Make connections with the TLS of these ways from now on; those that stand go on, and limits stay as they are."""
+        self._way, self._special = way, dict(special)
+        for address, pool in self._pools.items():
+            pool.tls = self._tls(address)
+
+    def _sweep(self) -> None:
+        """End what is over its deadline, and come again.
+
+        A sweeper that comes much too late means that this process stood still: a machine that was moved, an overloaded
+        core. Answers that came meanwhile wait unread; their silence was ours, not the application's.
+        """
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        late = now - self._due
+        if late < self._interval:
+            late = 0.0
+        for pool in self._pools.values():
+            pool.sweep(now, late)
+        self._due = now + self._interval
+        self._sweeper = loop.call_at(self._due, self._sweep)
+
+    def refusal(self, address: UpstreamAddress) -> UpstreamFault | None:
+        """See ``Upstream.refusal``."""
+        pool = self._pools.get(address)
+        if pool is None or not pool.breaker.open:
+            return None
+        return pool.breaker.refusal(asyncio.get_running_loop().time())
+
+    def suspended(self, address: UpstreamAddress) -> bool:
+        """Whether requests to that address are refused, but for one that tries it now and then."""
+        pool = self._pools.get(address)
+        return pool is not None and pool.breaker.open
+
+    def counts(self, address: UpstreamAddress) -> tuple[int, int]:
+        """Connections to that address: busy and idle."""
+        pool = self._pools.get(address)
+        return (pool.busy, len(pool.idle)) if pool is not None else (0, 0)
+
+    def close(self) -> None:
+        """Drop idle connections now, and the others as soon as their exchange is over."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+        for pool in self._pools.values():
+            pool.close()
+        self._pools.clear()

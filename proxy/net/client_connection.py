@@ -1,0 +1,398 @@
+"""One connection to an application: an asyncio protocol that carries one exchange after the other.
+
+It writes the request, reads the answer strictly (``head``, ``chunks``), holds at most ``Limits.buffer_bytes`` for a slow
+reader, stops sending when the application stops reading, and carries its deadline as a plain number which the pool's
+sweeper compares: no timer is made per request.
+"""
+
+import asyncio
+import select
+import ssl
+from collections.abc import AsyncIterator
+from typing import Final, Protocol, cast
+
+from proxy.errors import Code
+from proxy.net.framing import ChunkReader, frame
+from proxy.net.http1 import BadAnswerError, begun, framing, parse_response_head, with_line_ends
+from proxy.net.reply import CHUNKED, LENGTH, NONE, TUNNEL, Begun, BufferedReply, Call, CallLimits, Head, UpstreamFault
+
+_NEVER = float("inf")
+
+#: In place of the request once its answer has begun: an idle connection keeps nobody's body in memory.
+_NOTHING: Final = cast("Call", None)
+
+_REJECTED: Final = "The application ended the TLS connection without an answer: does it ask for a client certificate?"
+
+#: No head at all.
+_UNSEEN: Final = (b"", Head((1, 200, b""), b""))
+
+# What the next bytes from the application are. Plain numbers: an enumeration's members cost a look-up each time.
+_IDLE: Final = 0  #: nothing is asked; any byte is a fault
+_HEAD: Final = 1
+_LENGTH: Final = 2
+_CHUNKED: Final = 3
+_RAW: Final = 4  #: a body that ends with the connection, or a tunnel
+_CLOSED: Final = 5
+
+
+class ConnectionOwner(Protocol):
+    """Where a connection belongs."""
+
+    def release(self, connection: "UpstreamConnection") -> None:
+        """The exchange is over and the connection may carry another."""
+
+    def lost(self, connection: "UpstreamConnection") -> None:
+        """The connection is gone."""
+
+
+class UpstreamConnection(asyncio.Protocol):
+    """See the module. One exchange at a time; ``exchange`` raises if the application fails before the final head."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, limits: CallLimits, home: ConnectionOwner) -> None:
+        self.deadline = _NEVER  #: when the silence has lasted too long, in loop time
+        self.expires = _NEVER  #: when the whole exchange has lasted too long
+        self.served = 0  #: exchanges begun
+        self._loop = loop
+        self._limits = limits
+        self._home = home
+        self._state = _IDLE
+        self._transport: asyncio.Transport = cast("asyncio.Transport", None)
+        self._poll: select.poll | None = None
+        self._held = b""
+        self._last: tuple[bytes, Head] = _UNSEEN  #: the last head and its bytes: the same one need not be read again
+        self._call: Call = _NOTHING
+        self._waiter: asyncio.Future[BufferedReply] | Begun | None = None
+        self._reply: BufferedReply | None = None
+        self._left = 0  #: bytes of body still to come; before that, those of interim answers
+        self._chunks: ChunkReader | None = None
+        self._silent = True
+        self._closing = False  #: the application ends the connection after this answer
+        self._sender: asyncio.Task[None] | None = None
+        self._reading_paused = False
+        self._writable: asyncio.Future[None] | None = None
+
+    # ------------------------------------------------ the exchange
+
+    def begin(self, call: Call) -> "asyncio.Future[BufferedReply]":
+        """Write the request; the future gives the final answer as soon as its head is there, or raises what went wrong.
+
+        Whoever stops waiting for it calls ``leave``.
+        """
+        waiter: asyncio.Future[BufferedReply] = self._loop.create_future()
+        self.start(call, waiter)
+        return waiter
+
+    def start(self, call: Call, waiter: "asyncio.Future[BufferedReply] | Begun") -> None:
+        """The same for whoever is told of the answer in another way than a future."""
+        limits = self._limits
+        now = self._loop.time()
+        self.served += 1
+        self._call = call
+        self._silent = True
+        self._state, self._left = _HEAD, 0
+        if limits.total:
+            self.expires = now + limits.total
+        self._waiter = waiter
+        body = call.body
+        if isinstance(body, bytes):
+            if call.chunked:
+                body = (frame(body) if body else b"") + call.last
+            self._transport.write(call.head + body if body else call.head)
+            self.deadline = now + limits.head
+        else:
+            self._transport.write(call.head)
+            self.deadline = now + limits.idle
+            self._sender = self._loop.create_task(self._send(call, body))
+
+    async def _send(self, call: Call, body: AsyncIterator[bytes]) -> None:
+        """Send a streamed body, no faster than the application takes it."""
+        chunked = call.chunked
+        try:
+            async for piece in body:
+                if piece:
+                    self.write(frame(piece) if chunked else piece)
+                    await self.drained()
+            if chunked:
+                self.write(call.last)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001  # handed on, whatever it is, to who awaits the exchange
+            self._sender = None
+            self._fail(error)
+        else:
+            self._sender = None
+            self.deadline = self._loop.time() + self._limits.head
+
+    def write(self, data: bytes) -> None:
+        """Send bytes as they are."""
+        if self._state != _CLOSED:
+            self._touch()
+            self._transport.write(data)
+
+    def write_eof(self) -> None:
+        """Nothing more comes from this side. Over TLS there is no such thing: then the connection ends."""
+        if self._state == _CLOSED:
+            return
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        else:
+            self._transport.close()
+
+    async def drained(self) -> None:
+        """Return when the application takes bytes again; at once if it does."""
+        if self._writable is not None:
+            await self._writable
+            self._touch()
+
+    def stale(self) -> bool:
+        """Whether the idle connection has something to read: its end, or an answer that nobody asked for. Asks the kernel."""
+        if self._poll is None:
+            self._poll = select.poll()
+            self._poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
+        return bool(self._poll.poll(0))
+
+    @property
+    def usable(self) -> bool:
+        """Whether it waits for an exchange; a connection that was handed over may have ended since."""
+        return self._state == _IDLE
+
+    def park(self) -> None:
+        """Wait idle for the next exchange, not for longer than ``Limits.keep``."""
+        self.deadline = self._loop.time() + self._limits.keep
+        self.expires = _NEVER
+
+    def forgive(self, seconds: float) -> None:
+        """The proxy stood still for so long: an exchange gets that time again, an idle connection is only the older."""
+        if self._state != _IDLE:
+            self.deadline += seconds
+            self.expires += seconds
+
+    def overdue(self) -> None:
+        """The deadline has passed: an idle connection closes, an exchange ends as a time-out."""
+        if self._state == _IDLE:
+            self.retire()
+            return
+        what = "did not answer" if self._reply is None else "stopped in the middle of its answer"
+        fault = UpstreamFault(Code.UPSTREAM_TIMEOUT, f"The application {what} in time.", sent=True)
+        fault.starved = self._sender is not None and self._writable is None and self._reply is None
+        self._fail(fault)
+
+    def retire(self) -> None:
+        """Close a connection that carries nothing."""
+        self._fail(None)
+
+    def leave(self, turn: int) -> None:
+        """Drop the exchange of that number in ``served``. Nothing happens if it is over: the connection may carry another's."""
+        if self.served == turn and self._state != _IDLE:
+            self.abort()
+
+    def abort(self) -> None:
+        """Drop the connection and whatever it carries."""
+        self._fail(UpstreamFault(Code.UPSTREAM_BROKEN, "The exchange was dropped.", sent=True))
+
+    # ------------------------------------------------ what the event loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Part of asyncio.Protocol."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Part of asyncio.Protocol."""
+        state = self._state
+        try:
+            if state == _HEAD:
+                self._on_head(self._held + data if self._held else data)
+            elif state == _LENGTH:
+                self._on_length(data)
+            elif state == _CHUNKED:
+                self._on_chunks(data)
+            elif state == _RAW:
+                self._push(data)
+            elif state == _IDLE:
+                self.retire()
+        except BadAnswerError as why:
+            self._fail(UpstreamFault(Code.UPSTREAM_BROKEN, f"The application's answer is not HTTP: {why}.", sent=True))
+
+    def eof_received(self) -> bool:
+        """Part of asyncio.Protocol: a tunnel stays open for the other direction, everything else ends."""
+        reply = self._reply
+        if self._state == _RAW and reply is not None and reply.framing is TUNNEL:
+            reply.finish()
+            return True
+        if self._state == _IDLE:
+            self.retire()  # nobody may choose it between now and the moment the transport is gone
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Part of asyncio.Protocol."""
+        if self._state == _RAW and exc is None and self._reply is not None:
+            self._reply.finish()
+            self._end(None)
+            return
+        text = "closed the connection before it answered" if self._silent else "broke its answer off"
+        fault = UpstreamFault(Code.UPSTREAM_BROKEN, f"The application {text}.", sent=True, silent=self._silent)
+        if self._silent and self.served == 1 and self._transport.get_extra_info("sslcontext") is not None:
+            # With TLS 1.3 the application judges our certificate after the handshake is over for us; its alert may be lost.
+            code = Code.UPSTREAM_UNREACHABLE if isinstance(exc, ssl.SSLError) else Code.UPSTREAM_BROKEN
+            fault = UpstreamFault(code, _REJECTED, sent=True)
+        self._end(fault)
+
+    def pause_writing(self) -> None:
+        """Part of asyncio.Protocol: the application reads slower than we send."""
+        self._writable = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        """Part of asyncio.Protocol."""
+        self._release_writer()
+
+    # ------------------------------------------------ reading the answer
+
+    def _on_head(self, data: bytes) -> None:
+        while True:
+            self._silent = False
+            end = data.find(b"\r\n\r\n")
+            if end > self._limits.head_bytes or (end < 0 and len(data) > self._limits.head_bytes):
+                raise BadAnswerError("its head is too large")
+            if end < 0:
+                whole = begun(data)
+                if whole is data:
+                    self._held = data
+                    return
+                data = whole
+                continue
+            try:
+                raw, head = self._last
+                if not raw or len(raw) != end or not data.startswith(raw):
+                    head = parse_response_head(data, end)
+                    self._last = (data[:end], head) if head.status >= 200 and b"ookie" not in head.block else _UNSEEN
+            except BadAnswerError:
+                whole = with_line_ends(data)
+                if whole is data:
+                    raise
+                data = whole
+                continue
+            data = data[end + 4 :]
+            if head.status >= 200 or head.status == 101:
+                break
+            self._left += end
+            if self._left > self._limits.head_bytes:
+                raise BadAnswerError("it has too many interim answers before it")
+            tell = self._waiter.interim if isinstance(self._waiter, Begun) else self._call.interim
+            if tell is not None:
+                tell(head.status, head.reason, head.headers)
+            if not data:
+                self._held = b""
+                return
+        self._held = b""
+        self._begin(head, data)
+
+    def _begin(self, head: Head, rest: bytes) -> None:
+        """The final head is there: make the reply, read what came with it, and wake who waits."""
+        call, self._call = self._call, _NOTHING
+        kind = framing(head, call.method)
+        if kind is TUNNEL and not call.upgrade:
+            raise BadAnswerError("it switches to a protocol that nobody asked for")
+        self._closing = head.close
+        reply = self._reply = BufferedReply(head, kind, self)
+        if kind is LENGTH:
+            self._left = head.length
+            self._state = _LENGTH
+            self._on_length(rest)
+        elif kind is NONE:
+            self._finish(rest)
+        elif kind is CHUNKED:
+            self._chunks = ChunkReader(self._limits.head_bytes)
+            self._state = _CHUNKED
+            self._on_chunks(rest)
+        else:
+            self._state = _RAW
+            self._push(rest)
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(reply)
+
+    def _on_length(self, data: bytes) -> None:
+        size = len(data)
+        left = self._left
+        if size == left:
+            if left:
+                self._reply.push(data)  # type: ignore[union-attr]  # a body is only read into a reply
+            self._finish(b"")
+        elif size < left:
+            self._left = left - size
+            self._push(data)
+        else:
+            self._push(data[:left])
+            self._finish(data[left:])
+
+    def _on_chunks(self, data: bytes) -> None:
+        reader = cast("ChunkReader", self._chunks)
+        for piece in reader.feed(data):
+            cast("BufferedReply", self._reply).push(piece)
+        if reader.done:
+            cast("BufferedReply", self._reply).trailers = reader.trailers
+            self._finish(reader.rest)
+        else:
+            self._push(b"")
+
+    def _push(self, data: bytes) -> None:
+        reply = cast("BufferedReply", self._reply)
+        if data:
+            reply.push(data)
+        self._touch()
+        if reply.held > self._limits.buffer_bytes and not self._reading_paused:
+            self._reading_paused = True
+            self.deadline = _NEVER  # the silence is ours, not the application's
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """The reader took what was held: read on."""
+        if self._reading_paused:
+            self._reading_paused = False
+            self._touch()
+            self._transport.resume_reading()
+
+    def _touch(self) -> None:
+        """Something moved: the silence begins anew."""
+        self.deadline = self._loop.time() + self._limits.idle
+
+    def _finish(self, rest: bytes) -> None:
+        """The answer is complete. Bytes behind it, or a request not fully sent, end the connection's use."""
+        self._reply.finish()  # type: ignore[union-attr]  # only an answer that began is finished
+        self._reply = None
+        if rest or self._closing or self._sender is not None:
+            self.retire()
+            return
+        if self._reading_paused:
+            self.resume()
+        self._state = _IDLE
+        self._home.release(self)
+
+    # ------------------------------------------------ the end
+
+    def _fail(self, error: BaseException | None) -> None:
+        self._end(error)
+        self._transport.abort()
+
+    def _end(self, error: BaseException | None) -> None:
+        """Tell everybody who waits, once, and leave the pool."""
+        if self._state == _CLOSED:
+            return
+        self._state = _CLOSED
+        self.deadline = _NEVER
+        if self._sender is not None:
+            self._sender.cancel()
+            self._sender = None
+        self._release_writer()
+        if error is not None:
+            waiter, self._waiter = self._waiter, None
+            if waiter is not None and not waiter.done():
+                waiter.set_exception(error)
+            if self._reply is not None:
+                self._reply.fail(error)
+        self._home.lost(self)
+
+    def _release_writer(self) -> None:
+        writable, self._writable = self._writable, None
+        if writable is not None and not writable.done():
+            writable.set_result(None)

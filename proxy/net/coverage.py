@@ -1,0 +1,272 @@
+"""What no rule names is told: each shape of a path once, with the kinds of values suspected in it, and counted ever after.
+
+The first exchanges of a shape are looked at while they pass by, a bounded beginning of each body; nothing is held back for
+that. From then on a request of the shape costs one addition. Shapes are bounded in number: beyond, requests are counted together.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+
+from proxy.redactor import content_coding as coded
+from proxy.redactor.coverage import PathShapes, suspected
+from proxy.redactor.message import RawHeaders, header
+from proxy.redactor.rules import RuleSet
+from proxy.telemetry import logs
+from proxy.telemetry.metrics import MetricCell, Metrics
+
+#: Shapes that are told and counted each by itself, and those among them that the application does not know.
+_SHAPES: Final = 500
+_MISSING: Final = 100
+#: Paths whose shape is remembered.
+_REMEMBERED: Final = 4096
+#: Bytes of a body that are looked at, and of a slice of them: no look takes long.
+_SAMPLE: Final = 16 * 1024
+_SLICE: Final = 4096
+#: Answers of success that are looked at for each shape, and others.
+_LOOKS: Final = 3
+_TRIES: Final = 50
+#: Exchanges that are looked at in the same moment.
+_AT_ONCE: Final = 8
+
+#: Statuses of what the application does not have.
+_UNKNOWN: Final = frozenset({404, 405, 410, 501})
+
+#: Content types that are told by name, and those among them that hold no text of anybody.
+_TEXTS: Final = frozenset(
+    "application/json application/problem+json application/hal+json application/ld+json application/vnd.api+json application/scim+json"
+    " application/json-patch+json application/merge-patch+json application/x-ndjson application/xml application/soap+xml"
+    " application/x-www-form-urlencoded application/graphql application/pdf multipart/form-data multipart/mixed text/csv"
+    " text/event-stream text/html text/plain text/xml".split()
+)
+_SILENT: Final = frozenset(
+    "application/javascript application/octet-stream application/wasm application/zip application/font-woff text/css text/javascript".split()
+)
+_FAMILIES: Final = ("image/", "font/", "video/", "audio/")
+
+#: Methods that are told by name: any token is one, and what a caller makes up may hold a value of somebody.
+COUNTED_METHODS: Final = frozenset(
+    "GET HEAD POST PUT PATCH DELETE OPTIONS TRACE CONNECT PROPFIND PROPPATCH MKCOL COPY MOVE LOCK UNLOCK REPORT SEARCH -".split()
+)
+
+_log = logs.logger("coverage")
+
+
+class Unruled:
+    """One shape of a path that no rule names, for one endpoint and method."""
+
+    __slots__ = ("cell", "key", "kinds", "left", "looks", "told")
+
+    def __init__(self, key: tuple[str, str, str], cell: MetricCell | None) -> None:
+        self.key = key  #: endpoint, method, shape
+        self.cell = cell  #: counts its requests; ``None`` until it is told
+        self.kinds: set[str] = set()  #: that were told
+        self.looks = _LOOKS
+        self.left = _TRIES
+        self.told = False
+
+    @property
+    def settled(self) -> bool:
+        """Whether its exchanges need not be looked at any more."""
+        return self.told and (self.looks <= 0 or self.left <= 0)
+
+    def count(self) -> None:
+        """One request more."""
+        if self.cell is not None:
+            self.cell.value += 1
+
+
+class Sample:
+    """The beginnings of one request and its answer, taken while they pass by."""
+
+    __slots__ = ("answer", "coding", "request", "target", "type")
+
+    def __init__(self, target: bytes) -> None:
+        self.target = target
+        self.request = bytearray()
+        self.answer = bytearray()
+        self.type = ""  #: content type of the answer
+        self.coding = b""  #: content coding of the answer
+
+    def asking(self, body: bytes | AsyncIterator[bytes]) -> bytes | AsyncIterator[bytes]:
+        """The body of the request, as it came; its beginning is kept."""
+        if isinstance(body, bytes):
+            self.request += body[:_SAMPLE]
+            return body
+        return _Tapped(body, self.request)
+
+    def begin(self, headers: RawHeaders) -> None:
+        """The answer begins."""
+        self.type = media_type(header(headers, b"content-type"))
+        self.coding = (header(headers, b"content-encoding") or b"").strip().lower()
+
+    def take(self, piece: bytes) -> None:
+        """A piece of the answer passes by."""
+        _keep(self.answer, piece)
+
+
+class _Tapped:
+    """An iterator of pieces that are passed on as they come."""
+
+    def __init__(self, pieces: AsyncIterator[bytes], kept: bytearray) -> None:
+        self._pieces = pieces
+        self._kept = kept
+
+    def __aiter__(self) -> "_Tapped":
+        return self
+
+    async def __anext__(self) -> bytes:
+        piece = await self._pieces.__anext__()
+        _keep(self._kept, piece)
+        return piece
+
+
+def _keep(kept: bytearray, piece: bytes) -> None:
+    if len(kept) < _SAMPLE:
+        kept += piece[: _SAMPLE - len(kept)]
+
+
+class Coverage:
+    """Knows the shapes that were told. One per process."""
+
+    def __init__(self, metrics: Metrics, rules: RuleSet) -> None:
+        self._metrics = metrics
+        self._shapes = PathShapes()
+        self._told: dict[tuple[str, str, str], Unruled] = {}
+        self._paths: dict[tuple[str, str, bytes], Unruled] = {}
+        self._missing = 0
+        self._full = False
+        self._looking: set[asyncio.Task[None]] = set()
+        self.announce(rules)
+
+    def announce(self, rules: RuleSet) -> None:
+        """Rules come into force, and their words may be shown."""
+        self._shapes = PathShapes(rule.template for rule in rules.rules)
+        self._paths.clear()
+
+    def find(self, endpoint: str, method: str, target: bytes) -> Unruled:
+        """What is known of the shape of such a request. Cheap for a path that came lately."""
+        place = (endpoint, method, target.partition(b"?")[0])
+        found = self._paths.get(place)
+        if found is not None:
+            return found
+        key = (endpoint, method if method in COUNTED_METHODS else "other", self._shapes.shape(target))
+        found = self._told.get(key)
+        if found is None:
+            if len(self._told) - self._missing < _SHAPES - _MISSING:
+                return Unruled(key, None)
+            found = self._rest(endpoint)
+        if len(self._paths) >= _REMEMBERED:
+            self._paths.clear()
+        self._paths[place] = found
+        return found
+
+    def seen(self, unruled: Unruled, status: int, sample: Sample | None) -> None:
+        """A request of that shape is over; 0: without an answer of the application. One that was denied has no sample."""
+        if not status:
+            return
+        if unruled.cell is None:
+            unruled = self._admit(unruled, status)
+        unruled.count()
+        if sample is not None and not unruled.settled:
+            self._look(unruled, status, sample)
+        elif not unruled.told:
+            self._tell(unruled, status, "", ([], []))
+
+    async def close(self) -> None:
+        """Forget what is being looked at."""
+        for task in tuple(self._looking):
+            task.cancel()
+        await asyncio.gather(*self._looking, return_exceptions=True)
+
+    # ------------------------------------------------ what is told
+
+    def _look(self, unruled: Unruled, status: int, sample: Sample) -> None:
+        if len(self._looking) >= _AT_ONCE:
+            return
+        unruled.left -= 1
+        task = asyncio.get_running_loop().create_task(self._find_kinds(unruled, status, sample))
+        self._looking.add(task)
+        task.add_done_callback(self._looking.discard)
+
+    async def _find_kinds(self, unruled: Unruled, status: int, sample: Sample) -> None:
+        asked = await asyncio.to_thread(_kinds, bytes(sample.request), b"", sample.target)
+        answered = (
+            await asyncio.to_thread(_kinds, bytes(sample.answer), sample.coding) if _readable(sample.type) else []
+        )
+        if 200 <= status < 300 or status == 101:
+            unruled.looks -= 1
+        self._tell(unruled, status, sample.type, (asked, answered))
+
+    def _tell(self, unruled: Unruled, status: int, media: str, kinds: tuple[list[str], list[str]]) -> None:
+        """The first exchange of a shape is told, and later ones that show what was not seen before."""
+        new = set(kinds[0] + kinds[1]) - unruled.kinds
+        if unruled.told and not new:
+            return
+        endpoint, method, shape = unruled.key
+        for kind in new:
+            self._metrics.cell("domicile_unmatched_suspected", endpoint, method, shape, kind).value = 1
+        unruled.kinds |= new
+        (_log.warning if new else _log.info)(
+            "values are suspected in what no rule names" if unruled.told else "no rule names this request",
+            endpoint=endpoint,
+            method=method,
+            path=shape,
+            status=status,
+            content_type=media or "-",
+            request_kinds=kinds[0],
+            answer_kinds=kinds[1],
+        )
+        unruled.told = True
+
+    def _admit(self, unruled: Unruled, status: int) -> Unruled:
+        """The entry that counts requests of this shape from now on."""
+        known = self._told.get(unruled.key)
+        if known is not None:
+            return known
+        if status in _UNKNOWN:
+            if self._missing >= _MISSING:
+                return self._rest(unruled.key[0])
+            self._missing += 1
+        self._told[unruled.key] = unruled
+        unruled.cell = self._metrics.cell("domicile_unmatched_requests_total", *unruled.key)
+        return unruled
+
+    def _rest(self, endpoint: str) -> Unruled:
+        """What counts the requests of all further shapes of an endpoint together."""
+        key = (endpoint, "other", "other")
+        found = self._told.get(key)
+        if found is None:
+            found = self._told[key] = Unruled(key, self._metrics.cell("domicile_unmatched_requests_total", *key))
+            found.told, found.looks = True, 0
+        if not self._full:
+            self._full = True
+            _log.warning("too many paths without a rule: further shapes are counted together", count=len(self._told))
+        return found
+
+
+def media_type(value: bytes | None) -> str:
+    """A content type by a name that nobody made up; ``other`` for the rest, nothing where there is none."""
+    if value is None:
+        return ""
+    name = value.partition(b";")[0].strip().lower().decode("ascii", "replace")
+    if name in _TEXTS or name in _SILENT:
+        return name
+    family = next((family for family in _FAMILIES if name.startswith(family)), "")
+    return f"{family}*" if family else "other"
+
+
+def _readable(media: str) -> bool:
+    return media not in _SILENT and not media.startswith(_FAMILIES)
+
+
+def _kinds(body: bytes, coding: bytes, target: bytes = b"") -> list[str]:
+    """The kinds suspected in a body, which may be cut off, and in the target of a request."""
+    texts = [coded.beginning(body, coding, _SAMPLE).decode("utf-8", "replace")] if body else []
+    if target:
+        texts.append(target.decode("utf-8", "replace").replace("/", " ").replace("?", "&"))
+    found: dict[str, None] = {}
+    for text in texts:
+        for start in range(0, len(text), _SLICE):
+            found.update(dict.fromkeys(suspected(text[start : start + _SLICE + 64])))
+    return list(found)

@@ -1,0 +1,181 @@
+"""Room for bodies that are held whole: their sum is bounded, not only the size of each.
+
+A matched request is read whole before a byte of it leaves, and its answer before a byte of it is passed on. So many
+callers at once could fill the memory with bodies that are each within their limit. Here each of them takes room before
+it is kept; where there is none it waits a while, and is then refused in words.
+
+Small ones never wait, or a few callers with large bodies that they send slowly could keep everybody else from being
+served; what they take counts all the same.
+
+Bodies arrive in pieces, so many of them could fill the room together and none be complete. One of those that wait may
+therefore go beyond the limit until it is over: there is always one that comes to its end.
+
+Who sends a body slowly keeps its room for long. Where others wait for room, bodies that come too slowly give way: those that
+hold most first, and no more of them than the first in line needs.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+from proxy.errors import Code, VaultError
+from proxy.net.framing import Pace
+
+#: A message is small while it holds no more than this part of the room.
+_SMALL = 1024
+
+#: Seconds after which it is looked again, while somebody waits, for bodies that come too slowly.
+_AGAIN: Final = 0.25
+
+
+class MemoryBudget:
+    """So many bytes for everybody together, for one body more, and for small ones."""
+
+    __slots__ = ("_favoured", "_looking", "_patience", "_waiting", "arriving", "held", "limit")
+
+    def __init__(self, limit: int, patience: float) -> None:
+        self.limit = limit
+        self.held = 0  #: bytes taken now
+        self._patience = patience  #: seconds to wait for room
+        self._favoured: Reservation | None = None  #: who may go beyond the limit
+        self._waiting: deque[_Waiter] = deque()
+        self._looking = False
+        self.arriving: dict[Reservation, Arrival] = {}  #: bodies on their way
+
+    def fits(self, size: int, holding: "Reservation") -> bool:
+        """Whether somebody may take more now; who holds nothing yet stands behind those who wait."""
+        if (holding.size + size) * _SMALL <= self.limit:
+            return True
+        if self.held + size <= self.limit and (holding.size or not self._waiting):
+            return True
+        return self._may_go_beyond(holding)
+
+    def _may_go_beyond(self, holding: "Reservation") -> bool:
+        """Whether this is the one that comes to its end whatever the others hold. It must be on its way, or alone."""
+        if self._favoured is None and (holding.size or not self.held):
+            self._favoured = holding
+        return self._favoured is holding
+
+    async def wait(self, size: int, holding: "Reservation") -> None:
+        """Return when so many bytes were taken. Raises ``VaultError`` (OVERLOADED) when nobody gave room in time."""
+        waiter = _Waiter(asyncio.get_running_loop().create_future(), size, holding)
+        self._waiting.append(waiter)
+        if not self._looking:
+            self._look()
+        try:
+            async with asyncio.timeout(self._patience):
+                await waiter.turn
+        except BaseException as fault:
+            self._leave(waiter)
+            if isinstance(fault, TimeoutError):
+                raise VaultError(
+                    Code.OVERLOADED, "The proxy holds as many bodies as it may at the moment: send this again later."
+                ) from None
+            raise
+
+    def _look(self) -> None:
+        """While somebody waits, let those give way that come too slowly."""
+        self._looking = bool(self._waiting)
+        if not self._waiting:
+            return
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        needed = self.held + self._waiting[0].size - self.limit
+        slow = [holding for holding, arrival in self.arriving.items() if arrival.late(now)]
+        for holding in sorted(slow, key=lambda one: one.size, reverse=True):
+            if needed <= 0 or not holding.size:
+                break
+            needed -= holding.size
+            self.arriving[holding].deadline.reschedule(now)
+        loop.call_at(now + _AGAIN, self._look)
+
+    def _leave(self, waiter: "_Waiter") -> None:
+        if waiter.turn.done() and not waiter.turn.cancelled():
+            self.give(waiter.size)  # its turn came while it was leaving
+            return
+        if waiter in self._waiting:
+            self._waiting.remove(waiter)
+        self.give(0)
+
+    def give(self, size: int) -> None:
+        """Give bytes back; those who wait come in, in their order, as far as they fit."""
+        self.held -= size
+        while self._waiting:
+            waiter = self._waiting[0]
+            if self.held + waiter.size > self.limit and not self._may_go_beyond(waiter.holding):
+                return
+            self._waiting.popleft()
+            if not waiter.turn.done():
+                self.held += waiter.size
+                waiter.turn.set_result(None)
+
+    def over(self, holding: "Reservation") -> None:
+        """One is over and gives back what it holds."""
+        if self._favoured is holding:
+            self._favoured = None
+        self.give(holding.size)
+
+
+class _Waiter(NamedTuple):
+    turn: asyncio.Future[None]
+    size: int
+    holding: "Reservation"
+
+
+class Arrival(NamedTuple):
+    """A body on its way."""
+
+    pace: Pace
+    deadline: asyncio.Timeout  #: when it must have come
+
+    def late(self, now: float) -> bool:
+        """Whether it comes too slowly, and did not have to give way yet."""
+        return self.pace.behind(now) > 0 and not self.deadline.expired()
+
+
+class Reservation:
+    """What one message holds of a room. ``close`` gives it back."""
+
+    __slots__ = ("_room", "size")
+
+    def __init__(self, room: MemoryBudget) -> None:
+        self._room = room
+        self.size = 0
+
+    def at_once(self, size: int) -> bool:
+        """Hold so many bytes more if there is room for them now; says whether there was."""
+        room = self._room
+        if not room.fits(size, self):
+            return False
+        room.held += size
+        self.size += size
+        return True
+
+    async def take(self, size: int) -> None:
+        """Hold so many bytes more, as soon as there is room. Raises ``VaultError`` (OVERLOADED)."""
+        if not self.at_once(size):
+            await self._room.wait(size, self)
+            self.size += size
+
+    @contextmanager
+    def arriving(self, deadline: asyncio.Timeout) -> Iterator[Pace]:
+        """While its body is on its way; ``deadline`` is brought forward if that has to give way to others."""
+        arrival = self._room.arriving[self] = Arrival(Pace(), deadline)
+        try:
+            yield arrival.pace
+        finally:
+            del self._room.arriving[self]
+
+    def add(self, size: int) -> None:
+        """Hold so many bytes more that are there already: later ones wait for it."""
+        self._room.held += size
+        self.size += size
+
+    def close(self) -> None:
+        """Give everything back. Harmless when done twice."""
+        room = self._room
+        if self.size or room._favoured is self:  # noqa: SLF001  # they are of one piece
+            room.over(self)
+            self.size = 0

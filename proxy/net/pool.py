@@ -1,0 +1,261 @@
+"""The connections to one address: used last in, first out, bounded in number, closed when idle too long."""
+
+import asyncio
+import math
+import ssl
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from proxy.errors import Code
+from proxy.net.client_connection import UpstreamConnection
+from proxy.net.outgoing_body import Uploads
+from proxy.net.reply import CallLimits, UpstreamAddress, UpstreamFault
+from proxy.net.tls import ClientTls
+
+# The circuit breaker of one address: an application that fails again and again is left alone for a while.
+#
+# Callers then get their refusal at once in place of a time-out, and an application that is on its knees is not asked by all of
+# them. After the pause one request is let through; its answer ends the refusals, its failure begins another pause.
+#
+# What counts is that no answer came: unreachable, or too late. An answer of any status shows that the application lives,
+# so a 500 never opens the breaker; nor does an answer that is broken off, which one odd request may provoke. A request that
+# is too late does not count where others were answered while it waited: only what it asks for hangs, and one caller could
+# keep everybody from the application by asking for that ten times at once.
+
+
+_COUNTED: Final = frozenset({Code.UPSTREAM_UNREACHABLE, Code.UPSTREAM_TIMEOUT})
+#: Faults that say nothing about the application, so that a request that tried it has to be repeated by another.
+_NEUTRAL: Final = frozenset({Code.UPSTREAM_BUSY, Code.UPSTREAM_SUSPENDED})
+
+_SUSPENDED: Final = "The application gave no answer several times in a row: for a moment it is not asked at all."
+
+
+class CircuitBreaker:
+    """``failures`` in a row open it (0: never), for ``pause`` seconds; ``told`` learns of each change: open or not."""
+
+    __slots__ = ("_count", "_failures", "_pause", "_told", "_trying", "_until", "engaged", "open")
+
+    def __init__(self, failures: int, pause: float, told: Callable[[bool], None] = lambda _open: None) -> None:
+        self.open = False
+        #: A failure was seen since the last answer; while this is false, nothing else here need be asked.
+        self.engaged = False
+        self._failures = failures
+        self._pause = pause
+        self._told = told
+        self._count = 0
+        self._until = 0.0  #: in loop time
+        self._trying = False  #: one request is on its way to see whether the application answers again
+
+    def refusal(self, now: float) -> UpstreamFault | None:
+        """What a request would be refused with at this moment, if it would be."""
+        if not self.open or (now >= self._until and not self._trying):
+            return None
+        fault = UpstreamFault(Code.UPSTREAM_SUSPENDED, _SUSPENDED, sent=False)
+        fault.retry_after = max(1, math.ceil(self._until - now))
+        return fault
+
+    def admit(self, now: float) -> bool:
+        """Let a request through, or raise its refusal. True: it is the one that tries, and its end must be told here."""
+        if not self.open:
+            return False
+        fault = self.refusal(now)
+        if fault is not None:
+            raise fault
+        self._trying = True
+        return True
+
+    def answered(self) -> None:
+        """The application answered a request, whatever it said."""
+        self.engaged = self._trying = False
+        self._count = 0
+        if self.open:
+            self.open = False
+            self._told(False)
+
+    def failed(self, fault: UpstreamFault, now: float, *, tried: bool, lively: bool = False) -> None:
+        """A request ended without an answer.
+
+        ``tried``: it was the one that ``admit`` let through to see. ``lively``: others were answered while it waited for its answer.
+        """
+        if tried:
+            self._trying = False
+            if fault.code not in _NEUTRAL and not fault.starved:
+                self._until = now + self._pause
+        elif (
+            self._failures
+            and not self.open
+            and fault.code in _COUNTED
+            and not fault.starved
+            and not (lively and fault.sent)
+        ):
+            self.engaged = True
+            self._count += 1
+            if self._count >= self._failures:
+                self.open = True
+                self._until = now + self._pause
+                self._told(True)
+
+    def left(self) -> None:
+        """The request that tried ended early for reasons of its caller: another may try."""
+        self._trying = False
+
+
+_BUSY = "The application has no free connection: all {} are in use."
+_FULL = "Too many requests wait for the application already."
+_SLOW = "The application did not take the connection in time."
+
+
+class Pool:
+    """Gives out a connection for one exchange and takes it back. A place is an open connection or one being opened."""
+
+    def __init__(
+        self,
+        address: UpstreamAddress,
+        limits: CallLimits,
+        tls: ClientTls | None = None,
+        told: Callable[[bool], None] = lambda _open: None,
+    ) -> None:
+        self.breaker = CircuitBreaker(limits.failures, limits.pause, told)
+        self.idle: list[UpstreamConnection] = []
+        self.open: set[UpstreamConnection] = set()
+        self.uploads = Uploads(limits.connections // 2, limits.connect)
+        self._address = address
+        self._limits = limits
+        self.tls = tls  #: for connections that are made from now on
+        self._freed = -math.inf  #: when an answer was complete last, in loop time
+        self._opening = 0
+        self._waiters: deque[asyncio.Future[UpstreamConnection | None]] = deque()
+        self._closed = False
+
+    @property
+    def busy(self) -> int:
+        """How many connections carry an exchange."""
+        return len(self.open) - len(self.idle)
+
+    def lively(self, now: float) -> bool:
+        """Whether an answer came in the time after which a request is too late."""
+        return self._freed > now - min(self._limits.head, self._limits.idle)
+
+    async def fresh(self) -> UpstreamConnection:
+        """A new connection; or, where all places are taken, the first that becomes free. Raises ``UpstreamFault``."""
+        if len(self.open) + self._opening >= self._limits.connections:
+            until = asyncio.get_running_loop().time() + self._limits.connect
+            while len(self.open) + self._opening >= self._limits.connections:
+                connection = await self._wait(until)
+                if connection is not None and connection.usable:
+                    return connection
+        self._opening += 1
+        try:
+            return await self._connect()
+        except BaseException:
+            self._wake()
+            raise
+        finally:
+            self._opening -= 1
+
+    async def _wait(self, until: float) -> UpstreamConnection | None:
+        """Wait in line until that loop time. ``None``: a place became free."""
+        if len(self._waiters) >= self._limits.queue:
+            raise _busy(_FULL)
+        waiter: asyncio.Future[UpstreamConnection | None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            async with asyncio.timeout_at(until):
+                return await waiter
+        except (TimeoutError, asyncio.CancelledError) as end:
+            self._hand_on(waiter)
+            if isinstance(end, TimeoutError):
+                raise _busy(_BUSY.format(self._limits.connections)) from None
+            raise
+        finally:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+
+    def _hand_on(self, waiter: "asyncio.Future[UpstreamConnection | None]") -> None:
+        """What was given to one who stopped waiting in the same moment goes to the next."""
+        if waiter.done() and not waiter.cancelled():
+            connection = waiter.result()
+            if connection is not None and connection.usable:
+                self.release(connection)
+            else:
+                self._wake()
+
+    async def _connect(self) -> UpstreamConnection:
+        loop = asyncio.get_running_loop()
+        scheme, host, port, _ = self._address
+        tls = self.tls if scheme == "https" else None
+        try:
+            async with asyncio.timeout(self._limits.connect):
+                _, connection = await loop.create_connection(
+                    lambda: UpstreamConnection(loop, self._limits, self),
+                    host,
+                    port,
+                    ssl=None if tls is None else tls.context,
+                    server_hostname=None if tls is None else tls.server_name or host,
+                )
+        except TimeoutError:
+            raise UpstreamFault(Code.UPSTREAM_TIMEOUT, _SLOW, sent=False) from None
+        except OSError as error:
+            raise UpstreamFault(Code.UPSTREAM_UNREACHABLE, _sentence(error), sent=False) from None
+        self.open.add(connection)
+        return connection
+
+    def release(self, connection: UpstreamConnection) -> None:
+        """Part of ``Home``: to the first who waits, else into the idle ones."""
+        connection.park()
+        self._freed = connection.deadline - self._limits.keep
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(connection)
+                return
+        if self._closed:
+            connection.retire()
+            return
+        self.idle.append(connection)
+
+    def lost(self, connection: UpstreamConnection) -> None:
+        """Part of ``Home``: forget it; who waits may open another."""
+        self.open.discard(connection)
+        if connection in self.idle:
+            self.idle.remove(connection)
+        self._wake()
+
+    def _wake(self) -> None:
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
+    def sweep(self, now: float, late: float = 0.0) -> None:
+        """End what is over its deadline. ``late``: so long the proxy itself stood still, and could not have read an answer."""
+        if late:
+            for connection in self.open:
+                connection.forgive(late)
+        for connection in [one for one in self.open if one.deadline < now or one.expires < now]:
+            connection.overdue()
+
+    def close(self) -> None:
+        """Drop idle connections now and the others when their exchange is over."""
+        self._closed = True
+        for connection in list(self.idle):
+            connection.retire()
+
+
+def _busy(text: str) -> UpstreamFault:
+    return UpstreamFault(Code.UPSTREAM_BUSY, text, sent=False)
+
+
+def _sentence(error: OSError) -> str:
+    """What to tell; the address stays out, for a caller may read it."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return "The certificate of the application is not trusted: name its CA, or the host name it was issued for."
+    if isinstance(error, ssl.SSLError):
+        return "The TLS handshake with the application failed."
+    if isinstance(error, ConnectionRefusedError):
+        return "The application refused the connection: is it running, and does it listen at the endpoint's address?"
+    if type(error).__name__ == "gaierror":
+        return "The host name of the application was not found."
+    return "The application cannot be reached."

@@ -1,0 +1,379 @@
+"""An answer on its way: the head is there, the pieces of the body arrive and are taken."""
+
+import asyncio
+import enum
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol, cast
+from urllib.parse import urlsplit
+
+import msgspec
+
+from proxy.errors import Code, VaultError
+from proxy.redactor.message import RawHeaders
+
+# The upstream port: what the gateway may ask of the way to the application, and what it gets back.
+#
+# A ``Call`` goes out, a ``Reply`` comes back as soon as the head of the final answer is there; its body is read from
+# the reply piece by piece. Everything that can go wrong is an ``UpstreamFault``, which says whether any byte of the
+# request went out: only then may the application have acted.
+
+
+#: Told of every interim answer (1xx but 101) with its status, reason and fields, in order, before the reply.
+Interim = Callable[[int, bytes, RawHeaders], None]
+
+#: Methods whose repetition means the same as one (RFC 9110 section 9.2.2): the only ones sent a second time.
+IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
+
+
+class UpstreamAddress(NamedTuple):
+    """Where an application listens."""
+
+    scheme: str  #: ``http`` or ``https``
+    host: str
+    port: int
+    special: str = ""  #: the endpoint, where it is reached in a way of its own
+
+    @classmethod
+    def parse(cls, url: str) -> "UpstreamAddress":
+        """``http://host:port`` or ``https://host:port``, as an endpoint of a rule file names it."""
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError:
+            parts, port = urlsplit(""), None
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise VaultError(Code.BAD_RULES, f"{url!r} is not an address: write http://host:port or https://host:port.")
+        return cls(parts.scheme, parts.hostname, port or (443 if parts.scheme == "https" else 80))
+
+    @property
+    def authority(self) -> bytes:
+        """The value of a ``Host`` field for this address; a standard port is left out."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        standard = 443 if self.scheme == "https" else 80
+        return (host if self.port == standard else f"{host}:{self.port}").encode("latin-1")
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One request, ready to be written."""
+
+    address: UpstreamAddress
+    method: str
+    head: bytes  #: request line and fields, the empty line included
+    body: bytes | AsyncIterator[bytes] = b""
+    chunked: bool = False  #: frame the pieces of a streamed body as chunks
+    upgrade: bool = False  #: the head asks for another protocol; 101 is a fit answer
+    interim: Interim | None = None
+    once: bool = False  #: never send it twice, whatever its method: the answer to the second would tell something else
+    trailers: Callable[[], bytes] | None = None  #: fields that follow a chunked body, asked for when it has ended
+
+    @property
+    def last(self) -> bytes:
+        """What ends a chunked body."""
+        return b"0\r\n%b\r\n" % (b"" if self.trailers is None else self.trailers())
+
+    @property
+    def replayable(self) -> bool:
+        """Whether a second sending would mean the same, and could be done at all."""
+        return self.method in IDEMPOTENT and isinstance(self.body, bytes) and not self.once
+
+
+class Framing(enum.IntEnum):
+    """How the end of an answer's body is known (RFC 9112 section 6.3)."""
+
+    NONE = 0  #: there is none: HEAD, 204, 304
+    LENGTH = 1
+    CHUNKED = 2
+    CLOSE = 3  #: by the end of the connection
+    TUNNEL = 4  #: 101: what follows is another protocol
+
+
+#: The members by themselves: looking one up in its class takes as long as calling a function.
+NONE, LENGTH, CHUNKED, CLOSE, TUNNEL = Framing
+
+
+class Head:
+    """The head of an answer, checked and kept as bytes, and what it says about the connection."""
+
+    __slots__ = ("_fields", "block", "chunked", "close", "drop", "length", "minor", "plain", "reason", "status", "wire")
+
+    def __init__(self, start: tuple[int, int, bytes], block: bytes) -> None:
+        self.minor, self.status, self.reason = start  #: ``minor``: 0 or 1, of the HTTP version
+        self.block = block  #: the fields, each with its line end, as they came
+        self.length = -1  #: Content-Length, or -1
+        self.chunked = False
+        self.close = self.minor == 0  #: the connection ends with this answer
+        self.plain = True  #: without the lines in ``drop``, all fields may be forwarded as they are
+        self.drop: tuple[bytes, ...] = ()  #: lines that only steer keep-alive
+        self.wire: bytes | None = None  #: as it was written for a caller of HTTP/1.1 whose connection goes on
+        self._fields: RawHeaders | None = None
+
+    @property
+    def headers(self) -> RawHeaders:
+        """The fields in order, spelled as they came, hop-by-hop fields included."""
+        if self._fields is None:
+            parts = [line.partition(b":") for line in self.block.split(b"\r\n")[:-1]]
+            self._fields = tuple([(name, value.strip()) for name, _, value in parts])
+        return self._fields
+
+    def forwarded(self) -> bytes:
+        """The fields as bytes without those in ``drop``; what to forward if ``plain``."""
+        block = self.block
+        for line in self.drop:
+            # The first field of a block has no line end before it.
+            block = (b"\r\n" + block).replace(b"\r\n%b\r\n" % line, b"\r\n", 1)[2:]
+        return block
+
+
+class UpstreamResponse(Protocol):
+    """The final answer. Its body is consumed once: ``whole`` if it is there, else ``read`` until it gives ``b""``."""
+
+    head: Head
+    framing: Framing
+    trailers: RawHeaders  #: filled when the body ends
+    done: bool  #: the body is complete
+    held: int  #: bytes of body that wait to be read
+
+    @property
+    def whole(self) -> bytes | None:
+        """The whole body, if it came together with the head; taking it empties the reply."""
+
+    async def read(self) -> bytes:
+        """The next bytes as soon as there are any; ``b""`` at the end. Raises ``UpstreamFault``."""
+
+    def abort(self) -> None:
+        """Drop the exchange; the application sees its connection end. Does nothing after the end of the body."""
+
+
+class Tunnel(Protocol):
+    """The sending half of an exchange that left HTTP (101); the receiving half is the reply's ``read``."""
+
+    def write(self, data: bytes) -> None:
+        """Send bytes as they are."""
+
+    def write_eof(self) -> None:
+        """Nothing more comes from this side."""
+
+    async def drained(self) -> None:
+        """Return when the application reads again; at once if it does."""
+
+    def abort(self) -> None:
+        """Drop the connection."""
+
+
+class Watch(Protocol):
+    """Who judges by its answers whether an application lives, as far as an exchange concerns it."""
+
+    engaged: bool  #: an answer is worth telling
+
+    def answered(self) -> None:
+        """The application answered."""
+
+
+_NOBODY: Final = cast("Tunnel", None)
+_UNASKED: Final = cast("Call", None)
+_UNWATCHED: Final = cast("Watch", None)
+
+
+class Begun:
+    """An exchange that was begun outside of any task; ``came`` is what a subclass does when something comes of it.
+
+    It takes the place of the future that a connection tells of its answer, so that nothing has to be woken for an answer
+    that comes as a whole. Whatever else comes is for a task to go on with: see ``Upstream.send``.
+    """
+
+    __slots__ = ("call", "carrier", "error", "reply", "watch")
+
+    def __init__(self) -> None:
+        self.call = _UNASKED
+        self.carrier = _NOBODY  #: the connection
+        self.watch = _UNWATCHED  #: of the address
+        self.reply: UpstreamResponse | None = None
+        self.error: BaseException | None = None  #: what went wrong before the head of an answer
+
+    def done(self) -> bool:
+        """Whether the head of the answer came, or what went wrong."""
+        return self.reply is not None or self.error is not None
+
+    def set_result(self, reply: UpstreamResponse) -> None:
+        """Called by the connection: the head of the answer is there."""
+        self.reply = reply
+        if self.watch.engaged:
+            self.watch.answered()
+        self.came()
+
+    def set_exception(self, error: BaseException) -> None:
+        """Called by the connection: there will be no answer."""
+        self.error = error
+        self.came()
+
+    def interim(self, status: int, reason: bytes, headers: RawHeaders) -> None:
+        """In place of the call's own, so that one call serves all requests that are the same."""
+        raise NotImplementedError
+
+    def came(self) -> None:
+        """The head of the answer is there, or will never be. Must not raise."""
+        raise NotImplementedError
+
+    async def outcome(self) -> UpstreamResponse:
+        """The answer, for the task that goes on. Raises what went wrong."""
+        if self.error is not None:
+            raise self.error
+        return cast("UpstreamResponse", self.reply)
+
+    def drop(self) -> None:
+        """Nobody wants the answer any more: the application sees its connection end, unless all of it has come."""
+        if self.reply is not None:
+            self.reply.abort()
+        elif self.error is None:
+            self.error = ConnectionAbortedError("dropped")  # ``done`` from now on: nobody is told of the abort
+            self.carrier.abort()
+
+
+class UpstreamPort(Protocol):
+    """The way to the application."""
+
+    def begin(self, call: Call, begun: Begun) -> bool:
+        """Send a request that is ``replayable`` at once, if a connection waits idle for it and nothing speaks against.
+
+        False: nothing was done. True: ``begun`` is told what came of it, and is handed to ``send`` if that is not the end.
+        """
+
+    async def send(self, call: Call, begun: Begun | None = None) -> UpstreamResponse:
+        """Send the request and wait for the head of the final answer; ``begun`` if that has been done.
+
+        Raises ``UpstreamFault``, or whatever iterating over a streamed body raises. Cancelling drops the connection.
+        """
+
+    def refusal(self, address: UpstreamAddress) -> "UpstreamFault | None":
+        """What ``send`` would raise at this moment without trying, because the application failed too often."""
+
+    def tunnel(self, reply: UpstreamResponse) -> Tunnel:
+        """The sending half that belongs to a reply of status 101."""
+
+    def close(self) -> None:
+        """Drop idle connections now, and the others as soon as their exchange is over."""
+
+
+class UpstreamFault(VaultError):
+    """The application, or the way to it, failed: one of the codes UPSTREAM_…."""
+
+    #: The body of the request stopped coming while the application was ready for it: the caller's fault.
+    starved = False
+
+    def __init__(self, code: Code, message: str, *, sent: bool, silent: bool = False) -> None:
+        super().__init__(code, message)
+        self.sent = sent  #: at least one byte of the request may have reached the application
+        self.silent = silent  #: the peer closed before the first byte of an answer
+
+
+class Feed(Protocol):
+    """The connection behind a reply, as far as the reply steers it."""
+
+    def resume(self) -> None:
+        """The pieces were taken: read on."""
+
+    def abort(self) -> None:
+        """Drop the connection."""
+
+
+class BufferedReply:
+    """The reply of a real connection: a queue of pieces between the connection, which fills it, and one reader."""
+
+    __slots__ = ("_error", "_pieces", "_waiter", "done", "feed", "framing", "head", "held", "trailers")
+
+    def __init__(self, head: Head, framing: Framing, feed: Feed) -> None:
+        self.head = head
+        self.framing = framing
+        self.feed = feed
+        self.trailers: RawHeaders = ()
+        self.done = False  #: the body is complete
+        self.held = 0  #: bytes of body that wait to be read
+        self._pieces: list[bytes] = []
+        self._waiter: asyncio.Future[None] | None = None
+        self._error: BaseException | None = None
+
+    # ------------------------------------------------ the connection's side
+
+    def push(self, piece: bytes) -> None:
+        """More of the body."""
+        self._pieces.append(piece)
+        self.held += len(piece)
+        if self._waiter is not None:
+            self._wake()
+
+    def finish(self) -> None:
+        """The body is complete."""
+        self.done = True
+        if self._waiter is not None:
+            self._wake()
+
+    def fail(self, error: BaseException) -> None:
+        """The body will never be complete; the reader gets what came, then the error."""
+        self._error = error
+        self._wake()
+
+    def _wake(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    # ------------------------------------------------ the reader's side
+
+    @property
+    def whole(self) -> bytes | None:
+        """See ``Reply.whole``."""
+        return self._take() if self.done else None
+
+    async def read(self) -> bytes:
+        """See ``Reply.read``."""
+        while True:
+            if self._pieces:
+                return self._take()
+            if self.done:
+                return b""
+            if self._error is not None:
+                raise self._error
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+
+    def _take(self) -> bytes:
+        pieces = self._pieces
+        if not pieces:
+            return b""
+        if len(pieces) == 1:
+            data = pieces.pop()
+        else:
+            data = b"".join(pieces)
+            pieces.clear()
+        self.held = 0
+        if not self.done:
+            self.feed.resume()
+        return data
+
+    def abort(self) -> None:
+        """See ``Reply.abort``."""
+        if not self.done:
+            self.feed.abort()
+
+
+# Bounds towards one application.
+
+
+@dataclass(frozen=True, slots=True)
+class CallLimits:
+    """Times in seconds, sizes in bytes."""
+
+    connect: float = 5.0  #: until the connection stands, the TLS handshake included; and the wait for a free place
+    head: float = 60.0  #: from the end of the request to the head of the answer
+    idle: float = 60.0  #: longest silence within a message, either way, and within a tunnel
+    total: float = 0.0  #: the whole exchange; 0: no limit
+    connections: int = 512  #: at most so many at once to one address; more requests wait up to ``connect``
+    queue: int = 1024  #: at most so many requests wait so; more are refused at once
+    #: How long a connection waits for its next request. Shorter than the keep-alive of common application servers
+    #: (5 seconds), so that they seldom close one that was just chosen.
+    keep: float = 4.0
+    head_bytes: int = 65536  #: the head of an answer, and its trailers
+    failures: int = 0  #: so many in a row suspend the address, see ``breaker``; 0: never
+    pause: float = 2.0  #: for so long
+    buffer_bytes: int = 262144  #: of an answer's body held for a slow caller before reading pauses

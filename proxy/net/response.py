@@ -1,0 +1,262 @@
+"""Answers written to the caller's transport as bytes: in order, in their own spelling, as soon as they are there."""
+
+import base64
+import hashlib
+import json
+from functools import lru_cache
+from html import escape
+from http import HTTPStatus
+from typing import Final
+
+from proxy.errors import Code, Detail, VaultError
+from proxy.net.framing import frame
+from proxy.net.hop_headers import answered, encode_fields
+from proxy.net.reply import CHUNKED, CLOSE, LENGTH, NONE, TUNNEL, UpstreamResponse
+from proxy.net.request import RequestContext
+from proxy.redactor import content_coding
+from proxy.redactor.content_coding import weights
+from proxy.redactor.message import RawHeaders
+from proxy.telemetry import logs
+
+# Answers that the proxy gives itself: problem details (RFC 9457), marked so that nobody takes them for the application's.
+#
+# Browsers that ask for a page get the same as one: people who were filling in a form should not be shown JSON. It holds no script,
+# loads nothing, and may do nothing.
+
+
+#: The field that tells who answered. The application cannot set it: it is dropped from whatever passes through.
+ANSWER: Final = b"Domicile-Answer: proxy\r\n"
+
+_VAULT = "The vault cannot be used at the moment, so nothing of this request was kept; send it again later."
+
+#: What callers are told in place of sentences for the operator, which may name files of this machine; those are logged.
+_TOLD_CALLERS: Final = {
+    Code.VAULT_DOWN: _VAULT,
+    Code.BAD_STORE: _VAULT,
+    Code.BAD_KEYS: _VAULT,
+    Code.STORE_BUSY: _VAULT,
+    Code.NOT_WRITABLE: _VAULT,
+}
+
+#: When to try again, in seconds, after errors that pass by themselves.
+_RETRY: Final = {Code.OVERLOADED: 1, Code.UPSTREAM_BUSY: 1, Code.AUDIT_DOWN: 1}
+
+_log = logs.logger("web")
+
+
+def problem(status: int, code: Code, message: str, details: tuple[Detail, ...] = ()) -> bytes:
+    """The JSON document: no value of anyone in it, only places and sentences."""
+    return json.dumps(
+        {
+            "type": "about:blank",
+            "title": reason(status),
+            "status": status,
+            "code": str(code),
+            "detail": message,
+            "errors": [{"title": str(code), "source": source, "detail": text} for source, text in details],
+        },
+        ensure_ascii=False,
+    ).encode()
+
+
+def document(status: int, error: VaultError) -> bytes:
+    """The JSON document of an error; what only the operator may read is logged, and callers get a sentence of their own."""
+    told = _TOLD_CALLERS.get(error.code)
+    if told is None:
+        return problem(status, error.code, error.message, error.details)
+    _log.error("the vault failed a request", code=error.code, text=error.message)
+    return problem(status, error.code, told)
+
+
+def wait_of(error: VaultError) -> int | None:
+    """Seconds after which it is worth trying again, for ``Retry-After``; ``None`` where nobody knows."""
+    return error.retry_after or _RETRY.get(error.code)
+
+
+def reason(status: int) -> str:
+    """The usual reason phrase of a status, or an empty text."""
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""
+
+
+_STYLE: Final = (
+    ":root{color-scheme:light dark}body{font:1rem/1.5 system-ui,sans-serif;max-width:40rem;margin:15vh auto;padding:0 1.5rem}"
+    "h1{font-size:1.4rem}footer{margin-top:2rem;font-size:.85rem;opacity:.75}"
+)
+_PAGE: Final = (
+    '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+    '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+    f"<title>{{status}} {{title}}</title>\n<style>{_STYLE.replace('{', '{{').replace('}', '}}')}</style>\n</head>\n<body>\n<main>\n"
+    "<h1>{title}</h1>\n<p>{detail}</p>\n{errors}</main>\n"
+    "<footer>{status} <code>{code}</code>. The proxy in front of the application answered this.</footer>\n"
+    "</body>\n</html>\n"
+)
+_STYLE_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+_POLICY: Final = (
+    f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+PROBLEM: Final = "application/problem+json"
+_JSON: Final = f"Content-Type: {PROBLEM}\r\n".encode()
+_HTML: Final = (
+    f"Content-Type: text/html; charset=utf-8\r\nContent-Security-Policy: {_POLICY}\r\n"
+    "X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n"
+).encode()
+
+
+def refusal_page(problem: bytes) -> bytes:
+    """The page that shows a JSON document of ``problem``."""
+    told = json.loads(problem)
+    texts = {name: escape(str(told[name])) for name in ("status", "title", "detail", "code")}
+    items = [f"<li><code>{escape(one['source'])}</code>: {escape(one['detail'])}</li>\n" for one in told["errors"]]
+    return _PAGE.format(**texts, errors=f"<ul>\n{''.join(items)}</ul>\n" if items else "").encode()
+
+
+@lru_cache(maxsize=256)  # browsers are of few kinds; the bounds on heads bound each value
+def prefers_page(accept: bytes) -> bool:
+    """Whether an Accept field asks for HTML by name, and for no JSON as much (RFC 9110 section 12.5.1)."""
+    liked = weights(accept)
+    page = max(liked.get("text/html", 0.0), liked.get("application/xhtml+xml", 0.0))
+    document = max(liked.get("application/json", 0.0), liked.get("application/problem+json", 0.0))
+    return page > document and page >= liked.get("*/*", 0.0)
+
+
+def own_answer(
+    status: int, error: VaultError, *, head: bool = False, close: bool = False, accept: bytes | None = None
+) -> bytes:
+    """A whole own answer as bytes. ``head``: to a HEAD request, so the body stays away. ``close``: the connection ends.
+
+    ``accept`` is the Accept field of the request, which tells whether a browser wants a page.
+    """
+    body, kind = document(status, error), _JSON
+    if accept is not None and prefers_page(accept):
+        body, kind = refusal_page(body), _HTML
+    wait = wait_of(error)
+    lines = [
+        b"HTTP/1.1 %d %b\r\n" % (status, reason(status).encode("ascii", "replace")),
+        b"%bContent-Length: %d\r\nCache-Control: no-store\r\n" % (kind, len(body)),
+        ANSWER,
+        b"" if wait is None else b"Retry-After: %d\r\n" % wait,
+        b"".join(f"{name}: {value}\r\n".encode("ascii") for name, value in (error.limit or {}).items()),
+        b"Connection: close\r\n\r\n" if close else b"\r\n",
+        b"" if head else body,
+    ]
+    return b"".join(lines)
+
+
+#: What a caller may leave untaken without being waited for, and the slowest that one is waited for, in bytes a second.
+WRITE_BUFFER: Final = 64 * 1024
+_SLOWEST: Final = 8 * 1024
+
+#: Fields that frame or route a message mean nothing after it (RFC 9110 section 6.5.1).
+_NEVER_TRAILERS: Final = frozenset(
+    {b"content-length", b"content-encoding", b"content-type", b"content-range", b"host", b"trailer"}
+)
+
+
+def interim(incoming: RequestContext, status: int, reason: bytes, headers: RawHeaders) -> None:
+    """Pass an interim answer (1xx) on; callers of HTTP/1.0 do not know such."""
+    if incoming.minor == 1 and not incoming.began:
+        fields = encode_fields(answered(headers, NONE, status, 1))
+        incoming.write(b"HTTP/1.1 %d %b\r\n%b\r\n" % (status, reason, fields))
+
+
+def refuse_request(incoming: RequestContext, status: int, error: VaultError) -> None:
+    """Answer in the proxy's own name."""
+    incoming.begin(status)
+    accept = content_coding.field(incoming.raw, b"accept")
+    whole = own_answer(status, error, head=incoming.head.method == "HEAD", close=incoming.close, accept=accept)
+    incoming.size += len(whole) - whole.index(b"\r\n\r\n") - 4
+    incoming.write(whole)
+
+
+def begin_response(incoming: RequestContext, reply: UpstreamResponse) -> bytes:
+    """The head of the application's answer, for this caller; decides whether the connection goes on."""
+    minor = incoming.minor
+    framing = reply.framing
+    head = reply.head
+    incoming.begin(head.status)
+    if framing is CLOSE or (framing is CHUNKED and minor == 0):
+        incoming.close = True
+    usual = minor == 1 and not incoming.close and framing is LENGTH
+    if usual and head.wire is not None:
+        return head.wire
+    if head.plain and (minor or not head.chunked) and not (head.status == 204 and head.chunked):
+        fields = head.forwarded()
+    else:
+        fields = encode_fields(answered(head.headers, framing, head.status, minor))
+    if framing is TUNNEL:
+        tail = b"\r\n"
+    elif incoming.close:
+        tail = b"Connection: close\r\n\r\n"
+    else:
+        tail = b"\r\n" if minor else b"Connection: keep-alive\r\n\r\n"
+    whole = b"HTTP/1.1 %d %b\r\n%b%b" % (head.status, head.reason, fields, tail)
+    if usual:
+        head.wire = whole
+    return whole
+
+
+async def stream(incoming: RequestContext, reply: UpstreamResponse, patience: float) -> None:
+    """Pass the answer on as it arrives, no faster than the caller takes it.
+
+    Raises ``UpstreamFault`` if the application breaks off, ``TimeoutError`` if the caller takes nothing for ``patience``
+    seconds.
+    """
+    incoming.write(begin_response(incoming, reply))
+    chunked = reply.framing is CHUNKED and incoming.minor == 1
+    sample = incoming.sample
+    while piece := await reply.read():
+        if incoming.gone:
+            return
+        incoming.size += len(piece)
+        if sample is not None:
+            sample.take(piece)
+        incoming.write(frame(piece) if chunked else piece)
+        await incoming.drained(patience)
+    if chunked:
+        incoming.write(_last(reply))
+
+
+def _last(reply: UpstreamResponse) -> bytes:
+    if not reply.trailers:
+        return b"0\r\n\r\n"
+    kept = [field for field in reply.trailers if field[0].lower() not in _NEVER_TRAILERS]
+    return b"0\r\n%b\r\n" % encode_fields(answered(tuple(kept), NONE, reply.head.status, 0))
+
+
+def whole_response(incoming: RequestContext, reply: UpstreamResponse, body: bytes) -> None:
+    """The application's answer as it came, of which the whole body is there."""
+    start = begin_response(incoming, reply)
+    incoming.size += len(body)
+    if reply.framing is CHUNKED and incoming.minor == 1:
+        body = (frame(body) if body else b"") + _last(reply)
+    incoming.write(start + body)
+
+
+async def wait_taken(incoming: RequestContext, patience: float) -> None:
+    """Return when the caller has taken what was written for it, but for a rest. Raises ``TimeoutError`` if it is too slow.
+
+    Nearly always nothing but a rest is unsent, and this need not be called. ``patience`` is the time in which a caller
+    takes a part worth waiting for.
+    """
+    least = int(_SLOWEST * patience)
+    while (before := incoming.unsent) > WRITE_BUFFER:
+        try:
+            await incoming.drained(patience)
+            return
+        except TimeoutError:
+            if incoming.unsent > before - least:
+                raise
+
+
+def restored(incoming: RequestContext, start: tuple[int, bytes], lines: list[bytes], body: bytes) -> None:
+    """A rewritten answer, with its own fields and length; it starts with a status and its reason."""
+    incoming.begin(start[0])
+    if incoming.close:
+        tail = b"Connection: close\r\n\r\n"
+    else:
+        tail = b"\r\n" if incoming.minor else b"Connection: keep-alive\r\n\r\n"
+    incoming.size += len(body)
+    incoming.write(b"".join((b"HTTP/1.1 %d %b\r\n" % start, *lines, tail, body)))

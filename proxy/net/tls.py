@@ -1,0 +1,288 @@
+"""TLS contexts for one listener from PEM files: a certificate for each name, and what is asked of callers.
+
+TLS 1.2 and 1.3, forward secrecy and authenticated ciphers alone, HTTP/1.1 by ALPN, no compression and no renegotiation.
+Which certificate is shown is for the name that is asked for (SNI, RFC 6066): an exact name before a wildcard, the first
+certificate where none is asked for.
+"""
+
+import ssl
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from proxy.crypto.passwords import Certificate, described
+from proxy.errors import Code, Detail, VaultError
+
+#: For TLS 1.2. What 1.3 has is good without exception.
+CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
+
+#: The one group for key exchange, which every client has (RFC 8446 section 9.1). Python lets the TLS library have one, or all that
+#: it knows: finite fields of 8192 bits among them, which cost a server far more than a caller (CVE-2002-20001).
+DH_GROUP: Final = "prime256v1"
+
+#: Alerts of the TLS library that are not among Python's names: no name was sent (RFC 8446 section 9.2; TLS 1.2, which knows
+#: no such alert, gets ``handshake_failure`` in its place).
+_MISSING_EXTENSION: Final = 109
+
+
+class Pair(NamedTuple):
+    """Files of a certificate, with its chain, and of its key; ``None``: the key stands in the same file."""
+
+    certificate: Path
+    key: Path | None
+
+
+class Terms(NamedTuple):
+    """What is asked of callers."""
+
+    strict: bool  #: a handshake must name (SNI) a host that a certificate stands for
+    clients: Path | None = None  #: authorities that vouch for callers; ``None``: nobody is asked for a certificate
+    required: bool = True  #: who shows no certificate is refused
+
+
+class LoadedCertificate(NamedTuple):
+    """A certificate as read."""
+
+    source: str  #: its setting, with its place in the list
+    path: Path
+    told: Certificate
+
+
+class Handshake(ssl.SSLObject):
+    """TLS of one connection, with the reason of ours for which it was refused."""
+
+    refused: str = ""
+
+
+class Material(NamedTuple):
+    """The files of a listener, all read at one time: certificates with their keys, checked against each other."""
+
+    held: tuple[LoadedCertificate, ...]
+    pairs: tuple[Pair, ...]
+
+    def names(self) -> tuple[str, ...]:
+        """Every name that a certificate stands for, in order."""
+        return tuple(dict.fromkeys(name for one in self.held for name in one.told.names))
+
+
+def untimely(material: Material, now: datetime) -> list[Detail]:
+    """A fault for each certificate that is not valid at this time."""
+    faults = []
+    for source, path, told in material.held:
+        if not told.begins <= now <= told.ends:
+            what = f"ended at {told.ends}" if now > told.ends else f"begins at {told.begins}"
+            text = f"{path}, or one in its chain, {what}: put a certificate there that is valid now"
+            faults.append(Detail(source, text))
+    return faults
+
+
+def read_certificate(pairs: Sequence[Pair], clients: Path | None = None) -> Material:
+    """Read and try the files. Raises ``VaultError`` (BAD_SETTINGS) with a detail for each that cannot be used."""
+    faults: list[Detail] = []
+    held: list[LoadedCertificate] = []
+    for number, pair in enumerate(pairs, 1):
+        source = "listen.tls.certificate" if len(pairs) == 1 else f"listen.tls.certificate, item {number}"
+        one = _described(source, pair, faults)
+        if one is not None and (fault := _attempt(pair.certificate, partial(_load, _bare(), pair))):
+            faults.append(Detail(source, fault))
+        elif one is not None:
+            held.append(one)
+    if clients is not None and (fault := _attempt(clients, lambda: _bare().load_verify_locations(clients), ca=True)):
+        faults.append(Detail("listen.tls.clients", fault))
+    faults += _idle(held)
+    if faults:
+        raise VaultError(Code.BAD_SETTINGS, "The files for TLS towards callers cannot be used.", tuple(faults))
+    return Material(tuple(held), tuple(pairs))
+
+
+def context(material: Material, terms: Terms) -> ssl.SSLContext:
+    """What connections of a listener begin with; it chooses the certificate by the name that is asked for."""
+    made = [_complete(pair, terms) for pair in material.pairs]
+    exact: dict[str, ssl.SSLContext] = {}
+    for one, found in zip(material.held, made, strict=True):
+        for name in one.told.names:
+            exact.setdefault(name, found)
+
+    def chosen(handshake: ssl.SSLObject, name: str | None, begun: ssl.SSLContext) -> int | None:
+        if name is None:
+            return _refused(handshake, "no_name", _MISSING_EXTENSION) if terms.strict else None
+        name = name.lower()
+        found = exact.get(name) or exact.get("*." + name.partition(".")[2])
+        if found is None:
+            alert = ssl.AlertDescription.ALERT_DESCRIPTION_UNRECOGNIZED_NAME
+            return _refused(handshake, "foreign_name", alert) if terms.strict else None
+        if found is not begun:
+            handshake.context = found
+        return None
+
+    first = made[0]
+    first.sni_callback = chosen
+    first.sslobject_class = Handshake
+    return first
+
+
+def _refused(handshake: ssl.SSLObject, reason: str, alert: int) -> int:
+    if isinstance(handshake, Handshake):
+        handshake.refused = reason
+    return alert
+
+
+def _bare() -> ssl.SSLContext:
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+
+
+def _load(made: ssl.SSLContext, pair: Pair) -> None:
+    made.load_cert_chain(pair.certificate, pair.key, _no_password)
+
+
+def _complete(pair: Pair, terms: Terms) -> ssl.SSLContext:
+    made = _bare()
+    made.minimum_version = ssl.TLSVersion.TLSv1_2
+    made.set_ciphers(CIPHERS)
+    made.set_ecdh_curve(DH_GROUP)
+    made.set_alpn_protocols(["http/1.1"])
+    made.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
+    _load(made, pair)
+    if terms.clients is not None:
+        made.load_verify_locations(terms.clients)
+        made.verify_mode = ssl.CERT_REQUIRED if terms.required else ssl.CERT_OPTIONAL
+    return made
+
+
+# ------------------------------------------------ faults
+
+
+class _EncryptedError(Exception):
+    """The key can only be read with a password, which nobody is there to type."""
+
+
+def _no_password() -> str:
+    raise _EncryptedError
+
+
+def _described(source: str, pair: Pair, faults: list[Detail]) -> LoadedCertificate | None:
+    """The certificate of a pair, or ``None`` with a fault."""
+    try:
+        told = described(pair.certificate.read_bytes())
+    except OSError as error:
+        faults.append(Detail(source, f"{pair.certificate} {_unreadable(error)}"))
+    except ValueError:
+        faults.append(Detail(source, f"{pair.certificate} holds no certificate in the PEM format"))
+    else:
+        if told.names:
+            return LoadedCertificate(source, pair.certificate, told)
+        text = f"{pair.certificate} names no host: callers need a certificate with DNS names (subjectAltName)"
+        faults.append(Detail(source, text))
+    return None
+
+
+def _attempt(path: Path, use: Callable[[], object], *, ca: bool = False) -> str | None:
+    """Use a file; what is wrong if that does not go."""
+    try:
+        use()
+    except ssl.SSLError as error:
+        if ca:
+            return f"{path} holds no certificate in the PEM format"
+        if error.reason in {"KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH"}:
+            return f"{path} does not belong to its key: name the key that it was issued for"
+        if error.reason in {"EE_KEY_TOO_SMALL", "CA_KEY_TOO_SMALL", "CA_MD_TOO_WEAK"}:
+            return f"{path} has a key or a signature that is too weak: have it issued anew"
+        return f"{path} or the file of its key is not in the PEM format, or no key stands in it"
+    except OSError as error:
+        return f"{path} or the file of its key {_unreadable(error)}"
+    except _EncryptedError:
+        return f"{path} has an encrypted key: store the key without a password, readable by this user alone"
+    return None
+
+
+def _unreadable(error: OSError) -> str:
+    return f"cannot be read ({error.strerror}): name a PEM file that this user may read"
+
+
+def _idle(held: Sequence[LoadedCertificate]) -> list[Detail]:
+    """A fault for each certificate that would never be shown, because those before it stand for all its names."""
+    seen: set[str] = set()
+    faults = []
+    for one in held:
+        if seen.issuperset(one.told.names):
+            faults.append(Detail(one.source, f"{one.path} is never shown: those before it stand for all its names"))
+        seen.update(one.told.names)
+    return faults
+
+
+# TLS towards applications: 1.2 or newer, and verified unless the operator says otherwise.
+
+
+class ClientTls(NamedTuple):
+    """What connections to an application at ``https://`` are made with."""
+
+    context: ssl.SSLContext
+    server_name: str | None = None  #: asked for (SNI) and verified; ``None``: the host of the address
+
+
+def client_context(
+    ca: Path | None = None,
+    certificate: Path | None = None,
+    key: Path | None = None,
+    *,
+    verify: bool = True,
+    section: str = "upstream.tls",
+) -> ssl.SSLContext:
+    """A context for connections to an application: TLS 1.2 or newer, SNI, host name checked.
+
+    ``ca`` is trusted in place of the machine's authorities; ``certificate`` and ``key`` are shown to an application that
+    asks for one. Raises ``VaultError`` (BAD_SETTINGS) with a detail for each file that cannot be used;
+    ``section`` is where the settings stand.
+    """
+    named = {"ca": ca, "certificate": certificate, "key": key}
+    faults = [
+        fault
+        for name, path in named.items()
+        if path is not None and (fault := _client_attempt(name, path, path.read_bytes))
+    ]
+    if faults:
+        raise _client_refused(faults, section)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if ca is None:
+        context.load_default_certs()
+    elif fault := _client_attempt("ca", ca, lambda: context.load_verify_locations(ca)):
+        faults.append(fault)
+    if certificate is not None:
+        fault = _client_attempt(
+            "certificate", certificate, lambda: context.load_cert_chain(certificate, key, _no_password)
+        )
+        faults += [fault] if fault else []
+    if faults:
+        raise _client_refused(faults, section)
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _client_attempt(name: str, path: Path, use: Callable[[], object]) -> Detail | None:
+    """Use a file; the fault if that does not go. ``name`` is that of its setting."""
+    try:
+        use()
+    except ssl.SSLError as error:
+        if error.reason in {"KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH"}:
+            reason = "does not belong to the key: name the key that the certificate was issued for"
+        elif name == "ca":
+            reason = "holds no certificate in the PEM format"
+        else:
+            reason = "or the file of its key is not in the PEM format, or one of the two holds no certificate or no key"
+    except OSError as error:
+        reason = f"cannot be read ({error.strerror}): name a PEM file that this user may read"
+    except _EncryptedError:
+        reason = "has an encrypted key: store the key without a password, readable by this user alone"
+    else:
+        return None
+    return Detail(name, f"{path} {reason}")
+
+
+def _client_refused(faults: list[Detail], section: str) -> VaultError:
+    details = tuple(Detail(f"{section}.{source}", text) for source, text in faults)
+    return VaultError(Code.BAD_SETTINGS, "The files for TLS towards the application cannot be used.", details)

@@ -1,0 +1,323 @@
+"""TLS of one connection, as a transport for its HTTP connection and a protocol of the plain transport below.
+
+The TLS library works on two buffers in memory (``ssl.MemoryBIO``), so everything here is synchronous: bytes come, bytes go.
+What holds of a plain transport holds of this one: writing never blocks, ``pause_reading`` stops what comes, the buffer that
+counts is that of the plain transport, ``abort`` sends nothing more (so that nobody takes a broken answer for a whole one). A
+caller that says it sends nothing more (``close_notify``, RFC 8446 section 6.1) may still be written to, if the user stays; one
+that ends its side without a word has gone. Our own end is that of the connection.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Protocol, cast
+
+#: The largest plain text of one record (RFC 8446 section 5.1).
+_RECORD: Final = 16 * 1024
+
+#: Bytes that the TLS library may have to say without being asked to write (answers to key updates) and that nobody takes.
+_CHATTER: Final = 1024 * 1024
+
+#: Seconds in which a caller that was refused gets to read why, before the connection ends.
+_FAREWELL: Final = 2.0
+
+_REASONS: Final = {
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "no_certificate",
+    "CERTIFICATE_VERIFY_FAILED": "bad_certificate",
+}
+
+
+class ListenerPort(Protocol):
+    """The listener that connections belong to."""
+
+    context: ssl.SSLContext  #: of connections that come now
+    patience: float  #: seconds that a handshake may take
+
+    def began(self, connection: "TlsConnection") -> None:
+        """A connection is there."""
+
+    def ended(self, connection: "TlsConnection", outcome: str) -> None:
+        """Its handshake is over; told once."""
+
+
+class TlsConnection(asyncio.Transport, asyncio.Protocol):
+    """The server's side of TLS on one connection. ``user`` gets it as its transport once the handshake is complete."""
+
+    def __init__(self, home: ListenerPort, user: asyncio.Protocol) -> None:
+        super().__init__()
+        self._home = home
+        self._user = user
+        self._made = asyncio.get_running_loop().time()
+        self._over = False  #: the handshake, in whatever way
+        self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._context = home.context
+        self._tls = self._context.wrap_bio(self._in, self._out, server_side=True)
+        self._plain: asyncio.Transport = cast("asyncio.Transport", None)
+        self._timer: asyncio.TimerHandle | None = None
+        self._open = False  #: the handshake is complete, and the connection is the user's
+        self._closing = False
+        self._paused = False
+        self._half = False  #: the caller has ended its side, and the user stays
+
+    # ------------------------------------------------ the protocol of the plain transport
+
+    @property
+    def idle_since(self) -> float | None:
+        """Since when no request is under way; a handshake that is not complete is none."""
+        return cast("Any", self._user).idle_since if self._open else self._made
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A caller has come."""
+        self._plain = cast("asyncio.Transport", transport)
+        self._home.began(self)
+        self._timer = asyncio.get_running_loop().call_later(self._home.patience, self._late)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of the caller."""
+        if self._open:
+            self._in.write(data)
+            self._deliver()
+        elif not self._closing:
+            self._in.write(data)
+            self._shake()
+
+    def eof_received(self) -> bool:
+        """The caller's side of the plain connection has ended; true keeps ours open. Without a farewell it has gone."""
+        return self._half and not self._closing
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection has gone."""
+        self._closing = True
+        if self._open:
+            self._user.connection_lost(exc)
+        else:
+            self._finish("left")
+
+    def pause_writing(self) -> None:
+        """The caller takes no more for now."""
+        if self._open:
+            self._user.pause_writing()
+
+    def resume_writing(self) -> None:
+        """The caller takes bytes again."""
+        if self._open:
+            self._user.resume_writing()
+
+    # ------------------------------------------------ the handshake
+
+    def _shake(self) -> None:
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._flush()
+            return
+        except ssl.SSLError as error:
+            self._refuse(getattr(self._tls, "refused", "") or _REASONS.get(error.reason, "failed"))
+            return
+        self._flush()
+        self._open = True
+        self._finish("done")
+        self._user.connection_made(self)
+        if self._in.pending:
+            self._deliver()
+
+    def _refuse(self, outcome: str) -> None:
+        """Send the alert, and wait a moment for the caller's end: a reset would take the alert away from it."""
+        self._finish(outcome)
+        self._closing = True
+        self._flush()
+        if self._plain.can_write_eof():
+            self._plain.write_eof()
+        self._timer = asyncio.get_running_loop().call_later(_FAREWELL, self._plain.abort)
+
+    def _late(self) -> None:
+        self._finish("late")
+        self.abort()
+
+    def _finish(self, outcome: str) -> None:
+        """The handshake is over, in whatever way."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._over:
+            self._over = True
+            self._home.ended(self, outcome)
+
+    # ------------------------------------------------ plain text of the caller
+
+    def _deliver(self) -> None:
+        """Hand over what has come whole, unless it is held back."""
+        if self._paused or self._closing:
+            return
+        pieces: list[bytes] = []
+        over = broken = False
+        try:
+            while self._in.pending and not over:
+                piece = self._tls.read(_RECORD)
+                over = not piece
+                pieces.append(piece)
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError:
+            broken = True
+        if self._out.pending:
+            self._flush()
+            broken = broken or self._plain.get_write_buffer_size() > _CHATTER
+        if broken:  # what came before is not whole either, as far as anybody can tell
+            self.abort()
+            return
+        if data := b"".join(pieces):
+            self._user.data_received(data)
+        if over and not self.is_closing() and not self._told_end():
+            self.close()
+
+    def _told_end(self) -> bool:
+        """Tell the user of the end of what the caller sends; whether it stays."""
+        if not self._half:
+            self._half = bool(self._user.eof_received())
+        return self._half
+
+    # ------------------------------------------------ the transport of the user
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """As the loops' own TLS tells it; the rest is known to the plain transport."""
+        known: dict[str, Callable[[], Any]] = {
+            "sslcontext": lambda: self._context,
+            "ssl_object": lambda: self._tls,
+            "peercert": self._tls.getpeercert,
+            "cipher": self._tls.cipher,
+            "compression": self._tls.compression,
+        }
+        return known[name]() if name in known else self._plain.get_extra_info(name, default)
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Another user from now on."""
+        self._user = cast("asyncio.Protocol", protocol)
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        """The user."""
+        return self._user
+
+    def is_closing(self) -> bool:
+        """Whether the connection has ended or will."""
+        return self._closing
+
+    def is_reading(self) -> bool:
+        """Whether what the caller sends is handed over."""
+        return not self._paused and not self._closing
+
+    def pause_reading(self) -> None:
+        """Hand over no more of what the caller sends."""
+        self._paused = True
+        if not self._closing:
+            self._plain.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Hand it over again."""
+        self._paused = False
+        if not self._closing:
+            self._plain.resume_reading()
+            if self._in.pending:
+                asyncio.get_running_loop().call_soon(self._deliver)
+
+    def write(self, data: "bytes | bytearray | memoryview[Any]") -> None:
+        """Send bytes to the caller; after the end they are dropped."""
+        if self._closing or not data:
+            return
+        try:
+            sent = self._tls.write(data)
+            if sent < len(data):
+                rest = memoryview(data)
+                while sent < len(rest):
+                    sent += self._tls.write(rest[sent:])
+        except ssl.SSLError:
+            self.abort()
+            return
+        self._flush()
+
+    def writelines(self, list_of_data: "Iterable[bytes | bytearray | memoryview[Any]]") -> None:
+        """Send these bytes to the caller, as one."""
+        self.write(b"".join(list_of_data))
+
+    def can_write_eof(self) -> bool:
+        """Never: our end is that of the connection."""
+        return False
+
+    def write_eof(self) -> None:
+        """What asyncio says of a transport that cannot be closed by half, as ``can_write_eof`` tells."""
+        raise NotImplementedError
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes that the caller did not take yet, sealed ones."""
+        return self._plain.get_write_buffer_size()
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        """Bytes at which writing is resumed and paused."""
+        return self._plain.get_write_buffer_limits()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Other bounds of the buffer."""
+        self._plain.set_write_buffer_limits(high, low)
+
+    def close(self) -> None:
+        """Say that nothing more comes, and end the connection when all was sent."""
+        if self._closing:
+            return
+        self._closing = True
+        if self._open:
+            try:
+                self._tls.unwrap()
+            except ssl.SSLError:
+                pass  # the caller's own farewell is not waited for (RFC 8446 section 6.1)
+            self._flush()
+        self._plain.close()
+
+    def abort(self) -> None:
+        """End the connection at once. The caller sees that it is broken."""
+        self._closing = True
+        self._plain.abort()
+
+    def _flush(self) -> None:
+        if self._out.pending:
+            self._plain.write(self._out.read())
+
+
+# TLS of one listener: what new connections are met with, and how their handshakes end.
+
+
+#: How long a handshake may take, in seconds.
+HANDSHAKE_TIMEOUT: Final = 10.0
+
+#: Is told how each handshake ended: one of ``OUTCOMES``.
+Observer = Callable[[str], None]
+
+#: ``late``: not complete in time. ``left``: the caller went away. ``failed``: anything else.
+OUTCOMES: Final = ("done", "no_name", "foreign_name", "no_certificate", "bad_certificate", "late", "left", "failed")
+
+
+class TlsListener:
+    """Puts TLS before the connections of a listener. ``context`` may be replaced at any time; new connections get it."""
+
+    def __init__(self, context: ssl.SSLContext, observe: Observer, patience: float = HANDSHAKE_TIMEOUT) -> None:
+        self.context = context
+        self.patience = patience
+        self.shaking: set[TlsConnection] = set()  #: connections whose handshake is not complete
+        self._observe = observe
+
+    def __call__(self, connection: asyncio.Protocol) -> TlsConnection:
+        """What a new connection is handed to; ``connection`` gets it once the handshake is complete."""
+        return TlsConnection(self, connection)
+
+    def began(self, connection: TlsConnection) -> None:
+        """A caller begins its handshake."""
+        self.shaking.add(connection)
+
+    def ended(self, connection: TlsConnection, outcome: str) -> None:
+        """A handshake is over."""
+        self.shaking.discard(connection)
+        self._observe(outcome)
+
+    def close(self) -> None:
+        """End the connections whose handshake is not complete."""
+        for connection in list(self.shaking):
+            connection.abort()

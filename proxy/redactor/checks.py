@@ -1,0 +1,198 @@
+"""The containers on the way to a rule's places, and whether a request keeps to them.
+
+A rule that names ``$.address.street`` finds nothing in ``{"address": "Main Street 1"}``, and an application that
+forgives may well take it. So where a path goes on and the document does not, or goes on with another kind of
+container, a request holds something that nobody understood. What holds nothing (null, an empty text, array or object)
+and what holds a bare true or false may stand anywhere.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from proxy.errors import Code, VaultError
+from proxy.model.schema import Path, PathStep
+from proxy.redactor import form
+from proxy.redactor.json.grammar import replace_surrogates
+from proxy.redactor.json.nested import pieces
+from proxy.redactor.message import Media, RawHeaders, classify
+from proxy.redactor.rules import Operation
+from proxy.redactor.select import Selection
+
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
+_NOTHING = (b"null", b"true", b"false", b'""')
+_WHITE = b" \t\n\r"
+
+
+class _Node:
+    """One place on the way: where its paths go on to."""
+
+    __slots__ = ("each", "end", "indexes", "item", "names")
+
+    def __init__(self) -> None:
+        self.end = False  #: a protected place: whatever stands here is swapped as a whole
+        self.names: dict[str, _Node] = {}
+        self.indexes: dict[int, _Node] = {}
+        self.each: _Node | None = None
+        self.item: _Node | None = None  #: objects are selected here, alone or in arrays, and this is the way on in each
+
+    def lay(self, path: Path) -> "_Node | None":
+        """The node at the end of a path; ``None`` behind a descent, which expects nothing of what it passes."""
+        node = self
+        for step in path:
+            if step is PathStep.DEEP:
+                return None
+            if isinstance(step, str):
+                node = node.names.setdefault(step, _Node())
+            elif isinstance(step, int):
+                node = node.indexes.setdefault(step, _Node())
+            else:
+                node.each = node = node.each or _Node()
+        return node
+
+    @property
+    def expects(self) -> bool:
+        return bool(self.names or self.indexes or self.each or self.item)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether something lies behind the members of an object here."""
+        return bool(self.each) or any(not child.end for child in self.names.values())
+
+
+class Outline:
+    """Made when rules load; asked for every request."""
+
+    def __init__(self, objects: Path | None, leaves: Iterable[Path], anchored: Iterable[Path]) -> None:
+        self._root = _Node()
+        for path in anchored:
+            _end(self._root, path)
+        selected = self._root.lay(objects) if objects is not None else None
+        if selected is not None:
+            selected.item = selected.item or _Node()
+            for path in leaves:
+                _end(selected.item, path)
+        item = self._root.item
+        #: A document that is an object is a selected one, and its members are the places themselves: none can lie behind another.
+        self._flat = item is not None and not (self._root.end or self._root.goes_on or item.goes_on)
+
+    def strayed(self, body: bytes) -> bool:
+        """Whether a valid JSON document holds something else where a path to a protected place goes on."""
+        if self._flat and body.startswith(b"{"):
+            return False
+        try:
+            return _strayed([self._root], body.strip(_WHITE))
+        except msgspec.DecodeError:  # half of a surrogate pair, somewhere
+            return _strayed([self._root], replace_surrogates(body).strip(_WHITE))
+
+
+def _end(start: _Node, path: Path) -> None:
+    node = start.lay(path)
+    if node is not None:
+        node.end = True
+
+
+def _strayed(nodes: Sequence[_Node], raw: bytes | msgspec.Raw) -> bool:
+    if not any(node.expects for node in nodes) or any(node.end for node in nodes):
+        return False
+    kind = memoryview(raw)[0]
+    if kind == 0x7B:  # {
+        return _object([*nodes, *(node.item for node in nodes if node.item)], raw)
+    if kind == 0x5B:  # [
+        return _array(nodes, raw)
+    return bytes(raw) not in _NOTHING
+
+
+def _object(nodes: Sequence[_Node], raw: bytes | msgspec.Raw) -> bool:
+    every = [node.each for node in nodes if node.each]
+    leads = bool(every) or any(node.names or node.item for node in nodes)
+    if leads and not any(node.goes_on for node in nodes):
+        return False
+    members = _MEMBERS.decode(raw)
+    if not leads:
+        return bool(members)
+    further = {name for node in nodes for name, child in node.names.items() if not child.end and name in members}
+    names = members if every else further
+    return any(
+        _strayed([*every, *(node.names[name] for node in nodes if name in node.names)], members[name]) for name in names
+    )
+
+
+def _array(nodes: Sequence[_Node], raw: bytes | msgspec.Raw) -> bool:
+    every = [following for node in nodes for following in (node.each, node if node.item else None) if following]
+    if any(following.end for following in every):
+        return False
+    elements = _ELEMENTS.decode(raw)
+    indexed = [node.indexes for node in nodes if node.indexes]
+    if not every and not indexed:
+        return bool(elements)
+    return any(
+        _strayed([*every, *(places[at] for places in indexed if at in places)], element)
+        for at, element in enumerate(elements)
+    )
+
+
+# A body on a matched request whose rule names no body: a DELETE or a search that carries one all the same.
+#
+# The rule says nothing about it, yet the entity says what is personal. So a body without any of the entity's fields passes,
+# and one that carries a field, wherever it stands, is refused: nobody said that it may leave, and nobody swapped it.
+
+
+#: What holds no value of anyone.
+_NO_FIELDS: Final = frozenset({b"null", b"true", b"false", b'""', b"[]", b"{}"})
+
+
+class Unnamed:
+    """Looks for an entity's fields in bodies that its operation says nothing about. Made when rules load."""
+
+    __slots__ = ("_anywhere", "_names", "_operation")
+
+    def __init__(self, operation: Operation) -> None:
+        self._operation = operation
+        places = [field.at for field in operation.entity.fields.values()]
+        self._anywhere = Selection(None, (), [(PathStep.DEEP, *place) for place in places], nested=True)
+        self._names = {form.loosely(name) for name in _last_names(places)}
+
+    def refuse(self, headers: RawHeaders, body: bytes) -> None:
+        """Raise ``VaultError`` unless the body is JSON or a form that carries no field of the entity.
+
+        UNREADABLE_BODY where it does or is of another kind; MALFORMED_JSON, AMBIGUOUS_JSON and TOO_LARGE as for a body that is named.
+        """
+        media = self.refuse_kind(headers, body)
+        if media is Media.NONE:
+            return
+        limits = self._operation.endpoint.limits
+        if media is Media.JSON:
+            found = self._anywhere.find(body, limits.json_depth).anchored
+            carries = any(body[leaf.start : leaf.end] not in _NO_FIELDS for leaf in found)
+        else:
+            members = form.form_members(body, limits.form_fields)
+            carries = body.lstrip()[:1] in form.OTHER_KINDS or any(self._is_field(member.name) for member in members)
+        if carries:
+            raise self._refusal(f"carries a field of {self._operation.entity.name} in its body")
+
+    def refuse_kind(self, headers: RawHeaders, body: bytes) -> Media:
+        """The kind of a body. Raises ``VaultError`` (UNREADABLE_BODY) where it can be looked for in none of that kind."""
+        media = classify(headers, body)
+        if media is Media.OTHER:
+            raise self._refusal("carries a body that is neither JSON nor a form")
+        return media
+
+    def _is_field(self, member: str) -> bool:
+        return any(form.loosely(piece) in self._names for piece in (member, *pieces(member)))
+
+    def _refusal(self, what: str) -> VaultError:
+        return VaultError(
+            Code.UNREADABLE_BODY,
+            f"The request matches {self._operation.label}, whose rule names no body, and {what}: "
+            "send it without, or say with request: in the rule where the fields stand.",
+        )
+
+
+def _last_names(places: Iterable[Path]) -> Iterable[str]:
+    """The last name on the way to each place: a form member is called so, or ends so in brackets."""
+    for place in places:
+        names = [step for step in place if isinstance(step, str)]
+        yield from names[-1:]

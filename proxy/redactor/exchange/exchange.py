@@ -1,0 +1,394 @@
+"""One request of a matched operation and its answer, from redaction to restoration.
+
+The order is the promise: values are durable in the vault before ``outgoing`` returns, and the answer is settled before
+``incoming`` does. All state lives for one exchange; nothing is shared between the requests of a connection.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from proxy.errors import Code, VaultError
+from proxy.model.schema import Value
+from proxy.offload import SMALL, discard, each, is_long, run_in_thread
+from proxy.redactor import redact, restore
+from proxy.redactor.exchange.audit import NO_REVEALS, Reveals
+from proxy.redactor.exchange.bound_operation import BoundOperation, count
+from proxy.redactor.exchange.canonical_id import is_told
+from proxy.redactor.exchange.error_answers import WITHHELD, ErrorTokens
+from proxy.redactor.exchange.known_tokens import Recall, add_revealed
+from proxy.redactor.exchange.misfits import explained
+from proxy.redactor.exchange.settle import settle
+from proxy.redactor.exchange.staging import Writing
+from proxy.redactor.message import Media, RawHeaders, Request, Response, classify, header, numeric_id
+from proxy.redactor.plan import Outcome, outcome
+from proxy.redactor.redact import BodyObject, ParsedBody, Spot, query_spots, read_answer_body, read_request, request_ids
+from proxy.redactor.restore import EscapingKinds, Words, splice
+from proxy.redactor.rules import Match, Verb
+from proxy.vault.proxied.anywhere import own, reveal_anywhere
+from proxy.vault.proxied.binding import StagedWrite, is_large
+from proxy.vault.proxied.merge_duplicates import keep
+from proxy.vault.proxied.reconcile import reconcile, reconcile_gone
+from proxy.vault.proxied.reveal import AnswerObject, Revealed, reveal
+from proxy.vault.vault import Vault
+
+_GONE, _BODILESS = (404, 410), (204, 304)
+_DOWN = (Code.VAULT_DOWN, Code.AUDIT_DOWN)  #: answers to reads pass with tokens then, where the rule says so
+
+
+class RuleExchange:
+    """Carries one request and its answer. Call ``outgoing`` once, then exactly one of ``incoming``, ``settled``, ``failed``."""
+
+    def __init__(self, joined: BoundOperation, match: Match, vault: Vault) -> None:
+        self._joined = joined
+        self._plan = plan = joined.plan
+        self._match = match
+        self._operation = plan.operation
+        self._collection = collection = joined.collection
+        self._teller = joined.teller
+        self._began = collection.clock()
+        self._writing = Writing(joined, vault) if plan.operation.verb is not Verb.READ else None
+        self._ids: list[str] = []
+        self._own: frozenset[tuple[str, str]] = frozenset()  #: (field, token) of what it searched for by token already
+        self._asked: dict[tuple[str, str], Value] = {}  #: by (field, token), what it searched for as it was spelled
+        self._request: Request | None = None  #: as it came
+        self._revealed: Revealed | None = None  #: what its answer was restored from
+        self._settling = False  #: whether it is decided what the answer means
+
+    # ------------------------------------------------------------------ the way in
+
+    def check_head(self, head: Request) -> None:
+        """Refuse a request for what stands in its head, before its body is sent. Raises ``VaultError`` as ``outgoing`` would."""
+        if self._teller.sink.fault is not None:
+            self._permit()
+        redact.check_head(self._plan, self._match, head)
+
+    async def outgoing(self, request: Request) -> Request:
+        """The request as the application may see it. Raises ``VaultError``; then nothing is stored and nothing may be sent."""
+        self._request = request
+        if self._teller.sink.fault is not None:
+            self._permit()
+        long = is_long(request.body)
+        body = await run_in_thread(long, read_request, self._plan, request)
+        items = body.items if body is not None else []
+        self._ids = request_ids(self._operation.id, self._match, request, body)
+        try:
+            target = await self._search(request.target, items)
+            if self._writing is not None and (items or self._operation.verb is Verb.DELETE):
+                await self._writing.stage(items, self._ids)
+        except VaultError as error:
+            raise await run_in_thread(long, explained, error, self._joined, request, body) from None
+        if body is None or not items:
+            return replace(request, target=target)
+        try:
+            values = await self._replacements(items, long)
+            redacted = await run_in_thread(long, restore.rewritten, request.body, body, values)
+        except BaseException:
+            await self.failed(False)
+            raise
+        count(self._joined.protected, redacted.counts)
+        discard(items, values)
+        return replace(request, target=target, body=redacted.content)
+
+    async def _replacements(self, items: Sequence[BodyObject], long: bool) -> list[list[Value | None]]:
+        """What takes the place of each value of a request."""
+        if self._writing is not None and self._operation.verb is not Verb.DELETE:
+            return await run_in_thread(long, self._writing.all_tokens, items)
+        found = iter(await each(self._searched, [spot for item in items for spot in item.spots]))
+        return [[next(found) for _ in item.spots] for item in items]
+
+    def _searched(self, spot: Spot) -> Value | None:
+        """The same-value token that finds a value in the application's own search; ``None`` for what needs none."""
+        if spot.value is None or spot.value.text == "" or (spot.field, spot.value.text) in self._own:
+            return None
+        token = self._collection.same_token(spot.field, spot.value)
+        self._asked[spot.field, token.text] = spot.value
+        return token
+
+    async def _search(self, target: bytes, items: Sequence[BodyObject]) -> bytes:
+        """The target with tokens in place of the values that it searches for.
+
+        Applications build links of what they were sent, so tokens come back where values are expected: those stay.
+        """
+        names = self._operation.request.query
+        queried = query_spots(target, names) if names else []
+        sought = items if self._operation.verb in (Verb.READ, Verb.DELETE) else ()
+        if not queried and not sought:
+            return target
+        spots = (*queried, *(spot for item in sought for spot in item.spots))
+        self._own = await own(self._collection, restore.text_places(spots))
+        edits = []
+        for spot in queried:
+            token = self._searched(spot)
+            if token is not None:
+                edits.append((spot.start, spot.end, restore.encode_value(Media.FORM, token)))
+        return splice(target, edits) if edits else target
+
+    # ------------------------------------------------------------------ the way back
+
+    def wants(self, status: int, headers: RawHeaders) -> bool:
+        """Whether the answer must be read whole, because tokens or ids may stand in its body."""
+        if status in _BODILESS or status < 200 or header(headers, b"content-length") == b"0":
+            return False
+        outcome = self._outcome(status, headers, None)
+        kind = restore.surroundings(headers)
+        if outcome is Outcome.UNREAD:
+            return True
+        if outcome is Outcome.TAKEN:
+            untold = kind is None and self._refuses_unread and header(headers, b"content-type") is None
+            named = self._plan.response is not None and (untold or kind in (EscapingKinds.JSON, EscapingKinds.FORM))
+            return named or (self._operation.response.anywhere and kind is not None)
+        return self._operation.endpoint.on_error.upstream_not_2xx == "scan" and kind is not None
+
+    async def settled(self, status: int, headers: RawHeaders) -> None:
+        """The answer is passed on as it comes: settle by its status and headers alone."""
+        try:
+            outcome = self._outcome(status, headers, None)
+            await self._settle(outcome, status, headers, None)
+            await self._told(outcome, status)
+        finally:
+            self._close()
+
+    def pass_unread(self, status: int, headers: RawHeaders) -> None:
+        """The answer that was settled was not read. Raises ``VaultError`` where the rule says that it may not pass then."""
+        if (
+            self._refuses_unread
+            and self._outcome(status, headers, None) is Outcome.TAKEN
+            and self.wants(status, headers)
+        ):
+            raise redact.unreadable_answer()
+
+    @property
+    def _refuses_unread(self) -> bool:
+        return self._operation.endpoint.on_error.unreadable_answer != "tokens"
+
+    async def failed(self, sent: bool) -> None:
+        """No answer came. ``sent``: the application may have got the request, or a part of it."""
+        writing = self._writing
+        try:
+            if writing is not None and writing.held:
+                if sent:
+                    await writing.doubt(writing.held, answered=False)
+                    await self._teller.doubted(writing.held)
+                else:
+                    await writing.drop()
+        finally:
+            self._close()
+
+    async def incoming(self, answer: Response) -> Response:
+        """The answer as the caller may see it, after the vault has settled what it decides."""
+        try:
+            outcome = self._outcome(answer.status, answer.headers, answer.body)
+            if outcome is Outcome.TAKEN and not self._is_page(answer):
+                return await self._restore(answer)
+            await self._settle(outcome, answer.status, answer.headers, None)
+            await self._told(outcome, answer.status)
+            return await self._scan(answer, page=outcome is Outcome.TAKEN)
+        except asyncio.CancelledError:
+            if not self._settling:  # the answer was not understood yet: what it means for the vault, nobody knows
+                await self.failed(True)
+            raise
+        finally:
+            self._close()
+
+    async def _restore(self, answer: Response) -> Response:
+        long = is_long(answer.body)
+        body = await self._read_answer(answer, long)
+        plainly = numeric_id(self._ids[0]) if body is not None and len(self._ids) == 1 else None
+        if body is not None and plainly is not None and is_told(self._operation, answer, body, plainly):
+            self._respell(body, plainly)
+        taken = Outcome.TAKEN
+        if body is None:
+            await self._settle(taken, answer.status, answer.headers, None)
+            await self._told(taken, answer.status)
+            if answer.body:
+                self.pass_unread(answer.status, answer.headers)
+            return answer
+        if self._operation.verb is Verb.DELETE:
+            try:
+                restored = await self._values(body, long)
+            finally:
+                await self._settle(taken, answer.status, answer.headers, body)
+        else:
+            await self._settle(taken, answer.status, answer.headers, body)
+            restored = await self._values(body, long)
+        written = await run_in_thread(long, restore.rewritten, answer.body, body, restored)
+        count(self._joined.restored, written.counts)
+        shown = Reveals(frozenset(written.counts), body.items, restored, self._revealed)
+        told = await self._told(taken, answer.status, shown)
+        discard(body.items, restored, *(self._revealed[:4] if self._revealed is not None else ()))
+        return replace(answer, body=written.content) if told else answer
+
+    def _respell(self, body: ParsedBody, plainly: str) -> None:
+        """The application names the record so: that is its name for the vault, too."""
+        body.items[0].id = plainly
+        self._ids = [plainly]
+        if self._writing is not None and len(self._writing.held) == 1:
+            self._writing.renamed = self._writing.held[0].key = plainly
+
+    async def _read_answer(self, answer: Response, long: bool) -> ParsedBody | None:
+        """The objects of the answer, or ``None`` when it cannot be read: then it passes as it is, tokens and all."""
+        if self._plan.response is None:
+            return None
+        try:
+            media = classify(answer.headers, answer.body)
+            if media is Media.NONE:
+                return None
+            return await run_in_thread(long, read_answer_body, self._plan.response, media, answer.body, self._operation)
+        except VaultError as error:
+            if error.code not in redact.UNREADABLE:
+                raise
+            self._collection.observe("unreadable_answer")
+            return None
+
+    async def _values(self, body: ParsedBody, long: bool) -> list[list[Value | None]]:
+        """The values of all tokens in the answer: those of this exchange from memory, others from the vault."""
+        lone = self._lone() if len(body.items) == 1 else None
+        recall = self._recall()
+        own, shown = await run_in_thread(long, recall.looked, body.items, lone)
+        if shown is None:
+            return own
+        try:
+            revealed = await reveal(self._collection, shown, self._began)
+        except VaultError as error:
+            self._without_vault(error)
+            return own
+        self._revealed = revealed
+        await self._reconcile(shown, revealed)
+        certain = self._writing.certain if self._writing is not None else None
+        await run_in_thread(long, add_revealed, (own, certain), body.items, revealed, self._asked)
+        discard(shown)
+        return own
+
+    def _recall(self) -> Recall:
+        return Recall(self._collection, self._held)
+
+    def _lone(self) -> str | None:
+        """The id of the one record that the request is about."""
+        return ids[0] if len(ids := self._keys()) == 1 else None
+
+    def _keys(self) -> list[str]:
+        """The ids of the records that the request is about."""
+        return self._ids or [one.key for one in self._held if one.key is not None]
+
+    @property
+    def _held(self) -> Sequence[StagedWrite]:
+        return self._writing.held if self._writing is not None else ()
+
+    async def _reconcile(self, shown: Sequence[AnswerObject], revealed: Revealed) -> None:
+        if revealed.loose or any(row is not None and row.staged for row in revealed.rows):
+            await self._decided(self._undecided(reconcile(self._collection, shown, revealed, self._began)))
+
+    async def _undecided(self, reconciling: Awaitable[set[str]]) -> None:
+        self._joined.notices.undecided(await reconciling)
+
+    async def _decided(self, reconciling: Awaitable[None]) -> None:
+        try:
+            await reconciling
+        except VaultError as error:
+            if error.code is not Code.VAULT_DOWN:
+                raise
+            self._collection.observe("late")  # the next answer that shows the record decides it
+
+    def _without_vault(self, error: VaultError) -> None:
+        """The vault cannot be read: the answer passes with its tokens, or the rule says which status takes its place."""
+        if error.code not in _DOWN or self._operation.endpoint.on_error.vault_down_read != "tokens":
+            raise error
+        self._collection.observe("unrestored")
+
+    def _is_page(self, answer: Response) -> bool:
+        """Whether an answer of success is one in which every token is to be restored, whoever it belongs to."""
+        named = (EscapingKinds.JSON, EscapingKinds.FORM) if self._plan.response is not None else ()
+        kind = restore.surroundings(answer.headers)
+        return self._operation.response.anywhere and kind is not None and kind not in named
+
+    async def _scan(self, answer: Response, *, page: bool) -> Response:
+        """Restore tokens wherever they stand: in a page those of anybody, else those of this exchange and of its record."""
+        kind = restore.surroundings(answer.headers)
+        if (
+            not answer.body
+            or kind is None
+            or not (page or self._operation.endpoint.on_error.upstream_not_2xx == "scan")
+        ):
+            return answer
+        much = (self._request is not None and is_long(self._request.body)) or any(map(is_large, self._held))
+        tokens = await run_in_thread(much, ErrorTokens, self._collection, self._held, self._asked, self._own)
+        withheld = answer.status in WITHHELD
+        stored = {} if withheld else await run_in_thread(much, tokens.of_held)
+        values = dict(tokens.exchange)
+        known = {**{text: one.value for text, one in stored.items()}, **values}
+        long = len(answer.body) > SMALL
+        patterns = await run_in_thread(much, tokens.patterns, known)
+        found = await run_in_thread(long, restore.candidates, kind, answer.body, patterns, known)
+        unknown = {item.text: None for item in found if item.text not in known and item.text not in tokens.returned}
+        try:
+            if unknown and page:
+                values.update(await self._of_anybody(unknown, answer.status))
+            elif unknown and not withheld:
+                stored.update(await tokens.of_records(self._keys()))
+            quoted = {item.text: stored[item.text] for item in found if item.text in stored and item.text not in values}
+            if quoted:
+                await self._teller.quoted(answer.status, quoted.values())
+                values.update((text, one.value) for text, one in quoted.items())
+        except VaultError as error:
+            self._without_vault(error)
+        return replace(answer, body=await run_in_thread(long, restore.replaced, kind, answer.body, found, values))
+
+    async def _of_anybody(self, tokens: Mapping[str, None], status: int) -> Mapping[str, Value]:
+        """The values of tokens in a page, but those that the caller itself wrote into its request."""
+        unwritten = Words(self._request).without(tokens) if self._request is not None else ()
+        anywhere = await reveal_anywhere(self._collection, unwritten)
+        if anywhere.values:
+            await self._teller.found(status, anywhere.opened, self._collection)
+        if anywhere.loose:
+            await self._decided(keep(self._collection, anywhere.loose, self._began))
+        return anywhere.values
+
+    # ------------------------------------------------------------------ settling
+
+    def _outcome(self, status: int, headers: RawHeaders, body: bytes | None) -> Outcome:
+        return outcome(self._operation.response, self._request.target if self._request else b"", status, headers, body)
+
+    async def _settle(self, outcome: Outcome, status: int, headers: RawHeaders, body: ParsedBody | None) -> None:
+        """What the application's answer means for what was staged, or for a delete that was in doubt."""
+        self._settling = True
+        if self._writing is not None:
+            await settle(self._writing, self._operation, outcome, headers, body)
+        elif status in _GONE and self._ids:
+            await self._decided(reconcile_gone(self._collection, self._ids, self._began))
+
+    # ------------------------------------------------------------------ the audit log
+
+    def _permit(self) -> None:
+        """The log has a fault. Raise ``VaultError(AUDIT_DOWN)`` unless the request reads, and may be answered with tokens."""
+        try:
+            self._teller.sink.ready()
+        except VaultError as error:
+            if self._writing is not None:
+                raise
+            self._without_vault(error)
+
+    async def _told(self, outcome: Outcome, status: int, shown: Reveals = NO_REVEALS) -> bool:
+        """Tell of what was written, or is about to be revealed; whether values may stand in the answer.
+
+        Raises ``VaultError(AUDIT_DOWN)`` where it must not leave at all.
+        """
+        writing = self._writing
+        try:
+            if writing is not None and writing.held:
+                await self._teller.settled(outcome, status, writing.held, shown.fields)
+            elif shown.fields:
+                lone = self._lone() if len(shown.items) == 1 else None
+                keys = await shown.keys(lone, self._collection)
+                await self._teller.revealed(status, keys, shown.fields, shown.opened)
+        except VaultError as error:
+            if writing is not None:
+                raise
+            self._without_vault(error)
+            return False
+        return True
+
+    def _close(self) -> None:
+        if self._writing is not None:
+            self._writing.close()

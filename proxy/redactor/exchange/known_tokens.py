@@ -1,0 +1,161 @@
+"""What an exchange knows of its own tokens without asking the vault again.
+
+Small tokens (a date, four digits, a constant) mean something in one record and one field only, and equal values may
+have been spelled differently: so an object of an answer is first told to be one of the records at hand. A token that
+carries its record's id means the same in every object, in the field that it was made for.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+
+from proxy.model.schema import Value
+from proxy.redactor import restore
+from proxy.redactor.redact import BodyObject
+from proxy.tokenization.base import Resolution
+from proxy.vault.body import tokens_of
+from proxy.vault.collection import Collection
+from proxy.vault.proxied.binding import StagedWrite
+from proxy.vault.proxied.reveal import AnswerObject, Revealed
+
+#: Values by token, by field.
+_Known = dict[str, dict[str, Value]]
+#: A field and a token of it.
+_Place = tuple[str, str]
+
+
+class Recall:
+    """The values of all tokens that a request wrote, before and after it."""
+
+    __slots__ = ("_collection", "_held", "_known", "_owners", "_repeated", "_sealed")
+
+    def __init__(self, collection: Collection, held: Sequence[StagedWrite]) -> None:
+        self._collection = collection
+        self._held = held
+        self._known: list[_Known] = []
+        self._repeated: list[dict[tuple[str, str], Iterator[Value]]] = []
+        self._sealed: dict[_Place, Value] = {}
+        self._owners: dict[_Place, int] = {}
+
+    def rows(self, items: Sequence[BodyObject]) -> list[list[Value | None]]:
+        """For every place of every object the value of its token; ``None`` where it is not known here."""
+        held = self._held
+        if not held:
+            return [[None] * len(item.spots) for item in items]
+        if len(held) == len(items) == 1 and (row := _own(held[0], items[0])) is not None:
+            return [row]
+        self._index()
+        keys = {one.key: index for index, one in enumerate(held) if one.key is not None}
+        return [self._row(item, self._owner(item, keys, len(items))) for item in items]
+
+    def looked(
+        self, items: Sequence[BodyObject], lone: str | None
+    ) -> tuple[list[list[Value | None]], list[AnswerObject] | None]:
+        """The values that the exchange knows by itself, and what the vault has to be asked about; ``None``: nothing."""
+        own = self.rows(items)
+        if not any(None in row and _lacks(item, row) for item, row in zip(items, own, strict=True)):
+            return own, None
+        return own, [AnswerObject(item.id or lone, restore.text_places(item.spots)) for item in items]
+
+    def _index(self) -> None:
+        """Make the tables by which any token of any record is found."""
+        if self._known:
+            return
+        self._known = [_known(one) for one in self._held]
+        self._repeated = [_repeated(one) for one in self._held]
+        sealed = [name for name, made in self._collection.tokenizers.items() if made.resolution is Resolution.SEALED]
+        for index, known in enumerate(self._known):
+            for name in sealed:
+                tokens = {(name, token): value for token, value in known.get(name, {}).items()}
+                self._sealed.update(tokens)
+                self._owners.update(dict.fromkeys(tokens, index))
+
+    def _owner(self, item: BodyObject, keys: dict[str, int], count: int) -> int | None:
+        """Which of the records an object is: by its id, by tokens that only one of them has, or because both are alone."""
+        if item.id is not None and item.id in keys:
+            return keys[item.id]
+        owners = self._owners
+        places = [(spot.field, spot.value.text) for spot in item.spots if spot.value]
+        claimed = {owners[place] for place in places if place in owners}
+        if len(claimed) == 1:
+            return claimed.pop()
+        alone = count == 1 and len(self._held) == 1 and not claimed
+        return 0 if alone and (item.id is None or self._held[0].key is None) else None
+
+    def _row(self, item: BodyObject, owner: int | None) -> list[Value | None]:
+        known: _Known = self._known[owner] if owner is not None else {}
+        repeated = self._repeated[owner] if owner is not None else {}
+        row: list[Value | None] = []
+        for spot in item.spots:
+            text = spot.value.text if spot.value is not None else None
+            value = (
+                None if text is None else known.get(spot.field, {}).get(text) or self._sealed.get((spot.field, text))
+            )
+            if repeated and text is not None and (several := repeated.get((spot.field, text))):
+                value = next(several, value)
+            row.append(value)
+        return row
+
+
+def add_revealed(
+    known: tuple[Sequence[list[Value | None]], AbstractSet[str] | None],
+    items: Sequence[BodyObject],
+    revealed: Revealed,
+    asked: Mapping[tuple[str, str], Value],
+) -> None:
+    """Add what the vault knows to what the exchange knew; that counts first in these fields (``None``: in all of them)."""
+    own, certain = known
+    for item, row, values in zip(items, own, revealed.values, strict=True):
+        found = iter(values)
+        for index, spot in enumerate(item.spots):
+            if spot.value is None:
+                continue
+            first, second = row[index], next(found)
+            if certain is not None and spot.field not in certain:
+                first, second = second, first
+            row[index] = first or second or asked.get((spot.field, spot.value.text))
+
+
+def _lacks(item: BodyObject, row: Sequence[Value | None]) -> bool:
+    """Whether some token of the object is still to be resolved."""
+    return any(value is None and spot.value is not None for spot, value in zip(item.spots, row, strict=True))
+
+
+def _own(held: StagedWrite, item: BodyObject) -> list[Value | None] | None:
+    """The values of the only object, if it may be the only record and shows what that has now, in its order; else ``None``."""
+    if held.content is None or (item.id is not None and held.key is not None and item.id != held.key):
+        return None
+    fields = held.content.fields
+    row: list[Value | None] = []
+    reached: dict[str, int] = {}  #: by field, how many of its values were shown
+    for spot in item.spots:
+        if spot.value is None:
+            row.append(None)
+            continue
+        values, at = fields.get(spot.field, ()), reached.get(spot.field, 0)
+        if at == len(values) or values[at].token != spot.value.text:
+            return None
+        row.append(values[at].value)
+        reached[spot.field] = at + 1
+    return row
+
+
+def _known(held: StagedWrite) -> _Known:
+    known: _Known = {}
+    for content in (held.live, held.content) if held.content is not held.live else (held.live,):
+        for name, values in content.fields.items() if content is not None else ():
+            tokens = known.setdefault(name, {})
+            for kept in values:
+                tokens[kept.token] = Value(kept.text, kept.json)
+    return known
+
+
+def _repeated(held: StagedWrite) -> dict[tuple[str, str], Iterator[Value]]:
+    """The values of the record that share a token of their field, in their order."""
+    found: dict[tuple[str, str], Iterator[Value]] = {}
+    for name, values in held.content.fields.items() if held.content is not None else ():
+        if len(values) > 1 and len(set(tokens_of(values))) < len(values):
+            several: dict[str, list[Value]] = {}
+            for kept in values:
+                several.setdefault(kept.token, []).append(kept.value)
+            found.update({(name, token): iter(those) for token, those in several.items() if len(those) > 1})
+    return found

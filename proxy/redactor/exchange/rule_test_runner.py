@@ -1,0 +1,200 @@
+"""Runs the ``tests:`` of a rule file against the real redactor and a vault in memory: no network, no application.
+
+The caller's request goes through an exchange; what the application would get is compared with ``app_sees``; the answer
+of ``app_answers`` goes back through the same exchange and is compared with ``caller_sees``. Problems name places, and
+expectations as the rule file states them; never what was found there.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import parse_qsl, unquote_plus, urlencode
+
+from proxy.errors import VaultError
+from proxy.model.jsonpath import parse_jsonpath
+from proxy.redactor.exchange.runtime import Runtime
+from proxy.redactor.load.rule_tests import ABSENT, AppSees, CallerSees, Case, TestRequest
+from proxy.redactor.message import RawHeaders, Request, Response
+from proxy.redactor.rules import Match
+from proxy.tokenization import PERSISTENT, SYNONYMS
+from proxy.vault.collection import Collection
+
+_SENT = "{sent "
+_BODILESS = frozenset({204, 304})
+
+
+async def run_case(runtime: Runtime, case: Case) -> list[str]:
+    """What does not hold, a sentence each; empty when the test passes."""
+    request = _request(case.call)
+    host = _host(runtime, case.endpoint)
+    try:
+        _, match = runtime.match(request.method, host, request.target, request.headers)
+        if not isinstance(match, Match):
+            return [f"no operation matches {request.method} {case.call.target.partition('?')[0]}"]
+        return await _run(runtime, case, match, request)
+    except VaultError as error:
+        return [f"the proxy refuses it with {error.code}: {error.message}"]
+
+
+async def _run(runtime: Runtime, case: Case, match: Match, request: Request) -> list[str]:
+    exchange = runtime.exchange(match)
+    sent = await exchange.outgoing(request)
+    collection = runtime.joined[id(match.operation)].collection
+    problems = list(_check_sent(case.app_sees, sent, collection))
+    answer = _answer(case, sent)
+    wanted = exchange.wants(answer.status, answer.headers)
+    if wanted and answer.status not in _BODILESS:
+        answer = await exchange.incoming(answer)
+    else:
+        await exchange.settled(answer.status, answer.headers)
+        exchange.pass_unread(answer.status, answer.headers)
+    problems.extend(_check_caller(case.caller_sees, answer))
+    return problems
+
+
+def _host(runtime: Runtime, endpoint: str) -> str:
+    """A host by which the endpoint is reached."""
+    hosts = [host for item in runtime.rules.endpoints if item.name == endpoint for host in sorted(item.hosts)]
+    return hosts[0] if hosts else ""
+
+
+def _request(call: TestRequest) -> Request:
+    headers = [(name.encode(), value.encode()) for name, value in call.headers.items()]
+    body = b""
+    if call.json is not ABSENT:
+        headers.append((b"Content-Type", b"application/json"))
+        body = json.dumps(call.json, ensure_ascii=False).encode()
+    elif call.form is not None:
+        headers.append((b"Content-Type", b"application/x-www-form-urlencoded"))
+        body = urlencode(call.form).encode()
+    return Request(call.method, call.target.encode(), tuple(headers), body)
+
+
+# ---------------------------------------------------------------------- what the application gets
+
+
+def _check_sent(expected: AppSees, sent: Request, collection: Collection) -> Iterator[str]:
+    seen = _texts(sent)
+    for marker in expected.without:
+        if any(marker.casefold() in text for text in seen):
+            yield f"the application sees {marker!r}, which app_sees.without forbids"
+    if expected.json is not ABSENT:
+        yield from _compare(expected.json, _loaded(sent.body), "app_sees.json $", collection)
+    if expected.form is not None:
+        yield from _compare(expected.form, _members(sent.body), "app_sees.form $", collection)
+    if expected.query is not None:
+        yield from _compare(expected.query, _members(sent.target.partition(b"?")[2]), "app_sees.query $", collection)
+
+
+def _texts(sent: Request) -> list[str]:
+    """Everything the application is sent, as it stands and with JSON escapes and percent-encoding undone."""
+    raw = b"\n".join((sent.target, *(b": ".join(pair) for pair in sent.headers), sent.body)).decode("utf-8", "replace")
+    document = _loaded(sent.body)
+    plain = json.dumps(document, ensure_ascii=False) if document is not None else ""
+    return [text.casefold() for text in (raw, unquote_plus(raw), plain)]
+
+
+def _compare(expected: Any, found: Any, place: str, collection: Collection) -> Iterator[str]:
+    """Whether everything that is expected is there; what else is there does not matter."""
+    if isinstance(expected, Mapping) and set(expected) == {"shape"}:
+        if not _is_token(found, str(expected["shape"]), collection):
+            yield f"{place} is no token of shape {expected['shape']}"
+    elif isinstance(expected, Mapping):
+        for name, value in expected.items():
+            if not isinstance(found, Mapping) or name not in found:
+                yield f"{place}.{name} is missing"
+            else:
+                yield from _compare(value, found[name], f"{place}.{name}", collection)
+    elif isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
+        for index, value in enumerate(expected):
+            yield from _compare(value, found[index], f"{place}[{index}]", collection)
+    elif expected != found or isinstance(expected, bool) is not isinstance(found, bool):
+        yield f"{place} is not {json.dumps(expected, ensure_ascii=False)}"
+
+
+def _is_token(found: Any, shape: str, collection: Collection) -> bool:
+    text = found if isinstance(found, str) else json.dumps(found)
+    wanted = PERSISTENT.get(shape) or SYNONYMS.get(shape, shape)
+    return any(
+        made.name == wanted and collection.tokenizers[name].resembles(text) for name, made in collection.shapes.items()
+    )
+
+
+# ---------------------------------------------------------------------- what the application answers
+
+
+def _answer(case: Case, sent: Request) -> Response:
+    given = case.app_answers
+    source = _loaded(sent.body)
+    if source is None:
+        source = _members(sent.body)
+    headers: RawHeaders = tuple(
+        (name.encode(), _filled(value, source).encode()) for name, value in given.headers.items()
+    )
+    if given.json is ABSENT:
+        return Response(given.status, headers, b"")
+    body = json.dumps(_filled(given.json, source), ensure_ascii=False).encode()
+    return Response(given.status, (*headers, (b"Content-Type", b"application/json")), body)
+
+
+def _filled(template: Any, source: Any) -> Any:
+    """The template with every ``{sent $.place}`` replaced by what the application was sent there."""
+    if isinstance(template, Mapping):
+        return {name: _filled(value, source) for name, value in template.items()}
+    if isinstance(template, list):
+        return [_filled(value, source) for value in template]
+    if not isinstance(template, str) or _SENT not in template:
+        return template
+    if template.startswith(_SENT) and template.find("}") == len(template) - 1:
+        return _at(template[len(_SENT) : -1], source)
+    before, _, rest = template.partition(_SENT)
+    path, _, after = rest.partition("}")
+    return f"{before}{_at(path, source)}{_filled(after, source)}"
+
+
+def _at(path: str, source: Any) -> Any:
+    found = source
+    for step in parse_jsonpath(path):
+        try:
+            found = found[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return found
+
+
+# ---------------------------------------------------------------------- what the caller gets
+
+
+def _check_caller(expected: CallerSees, answer: Response) -> Iterator[str]:
+    if expected.status is not None and expected.status != answer.status:
+        yield f"the caller gets status {answer.status}, not {expected.status}"
+    if expected.json is not ABSENT:
+        yield from _same(expected.json, _loaded(answer.body), "caller_sees.json $")
+
+
+def _same(expected: Any, found: Any, place: str) -> Iterator[str]:
+    """Whether two documents are equal; where not, which places differ."""
+    if isinstance(expected, Mapping) and isinstance(found, Mapping):
+        for name in dict.fromkeys((*expected, *found)):
+            if name not in found:
+                yield f"{place}.{name} is missing"
+            elif name not in expected:
+                yield f"{place}.{name} is there, and caller_sees does not have it"
+            else:
+                yield from _same(expected[name], found[name], f"{place}.{name}")
+    elif isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
+        for index, value in enumerate(expected):
+            yield from _same(value, found[index], f"{place}[{index}]")
+    elif expected != found or isinstance(expected, bool) is not isinstance(found, bool):
+        yield f"{place} is not {json.dumps(expected, ensure_ascii=False)}"
+
+
+def _loaded(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except ValueError:
+        return None
+
+
+def _members(body: bytes) -> dict[str, str]:
+    return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))

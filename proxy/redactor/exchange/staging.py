@@ -1,0 +1,272 @@
+"""The write side of an exchange: what a request changes is staged, and the answer decides what becomes of it."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from proxy.errors import Code, VaultError
+from proxy.model.schema import Value
+from proxy.offload import each
+from proxy.redactor.exchange.bound_operation import BoundOperation
+from proxy.redactor.redact import BodyObject, Spot
+from proxy.redactor.rules import Absent, Empty, Nulls, OwnToken, Verb
+from proxy.vault.body import TokenizedValue
+from proxy.vault.next_version import ProxiedDraft
+from proxy.vault.proxied import merge_duplicates, staging
+from proxy.vault.proxied.binding import StagedWrite
+from proxy.vault.vault import Vault
+
+
+class Writing:
+    """What one exchange has staged. ``close`` must be called whatever happens; it is idempotent."""
+
+    def __init__(self, joined: BoundOperation, vault: Vault) -> None:
+        self._operation = joined.plan.operation
+        self.collection = joined.collection
+        self.notices = joined.notices
+        self._vault = vault
+        self._locks: tuple[bytes, ...] = ()
+        self.held: list[StagedWrite] = []
+        self.renamed: str | None = (
+            None  #: how the application names the one record, where the request spelled it otherwise
+        )
+        self._shared = False
+        self._named: Sequence[str] = ()  #: the ids of a delete
+
+    async def stage(self, items: Sequence[BodyObject], ids: Sequence[str]) -> None:
+        """Make what the request changes durable. Raises ``VaultError``; nothing is stored then."""
+        try:
+            await self._stage(items, ids)
+        except BaseException:
+            try:
+                if self.held:
+                    await self.drop()
+            finally:
+                self.close()
+            raise
+
+    def tokens(self, index: int, item: BodyObject) -> list[Value | None]:
+        """What goes to the application in each place of the ``index``-th object; ``None`` leaves the place alone."""
+        held = self.held[0] if self._shared else self.held[index]
+        given = held.given
+        taken: dict[str, int] = {}
+        tokens: list[Value | None] = []
+        for spot in item.spots:
+            name, value = spot.field, spot.value
+            at = taken.get(name, 0)
+            if value is not None and (value.text or value.json):
+                kept = given[name][at]
+                token: Value | None = Value(kept.token, kept.token_json)
+            else:
+                token = self._kept_token(held, spot, at)
+            if token is not None:
+                taken[name] = at + 1
+            tokens.append(token)
+        return tokens
+
+    def all_tokens(self, items: Sequence[BodyObject]) -> list[list[Value | None]]:
+        """The same of all objects."""
+        return [self.tokens(index, item) for index, item in enumerate(items)]
+
+    @property
+    def certain(self) -> set[str] | None:
+        """The fields of which this exchange knows more than the vault; ``None``: all, as nothing is in doubt beside its records."""
+        if not any(held.row is not None and held.row.staged for held in self.held):
+            return None
+        return {name for held in self.held for name in held.given}
+
+    async def bind(self, pairs: Sequence[tuple[StagedWrite, str]]) -> None:
+        """The application took new records under these ids."""
+        await self._surely(lambda: staging.bind(self.collection, pairs))
+
+    async def promote(self, held: StagedWrite, shown: Mapping[str, tuple[str, ...]]) -> None:
+        """The application took the update of a record that the vault knew."""
+        await self._surely(lambda: staging.promote(self.collection, held, shown))
+
+    async def remove(self) -> None:
+        """The application deleted the records."""
+        self._overtake(self._named, self.held)
+        if self.held:
+            await self._surely(lambda: staging.remove_records(self.collection, self.held))
+
+    async def remove_named(self, ids: Sequence[str]) -> None:
+        """The application deleted records that only its answer names."""
+
+        async def settle() -> None:
+            held = await staging.stage_deletes(self.collection, ids)
+            await staging.remove_records(self.collection, held)
+            self._overtake(ids, held)
+
+        await self._lock(ids)
+        await self._surely(settle)
+
+    async def drop(self) -> None:
+        """The application refused the request."""
+        await self._surely(lambda: staging.drop_staged(self.collection, self.held))
+
+    async def accept(self, held: Sequence[StagedWrite]) -> None:
+        """The application took new records without telling their ids."""
+        await self._surely(lambda: staging.accept(self.collection, held))
+
+    async def rename(self, held: StagedWrite, key: str) -> None:
+        """The application names the record otherwise than the request did. While another request changes that one: left as it is."""
+        digest = self.collection.key_hash(key)
+        if not self.collection.state.locks.take(digest):
+            return
+        try:
+            await merge_duplicates.rename(self.collection, held.rid, key)
+        except VaultError as error:
+            if error.code is not Code.VAULT_DOWN:
+                raise
+            self.collection.observe("late")  # the values are kept, under both names
+        finally:
+            self.collection.state.locks.release((digest,))
+
+    async def doubt(self, held: Sequence[StagedWrite], *, answered: bool) -> None:
+        """Nobody knows what the application did with these records."""
+        self.notices.undecided(staging.undecided(self.collection, held))
+        await self._surely(lambda: staging.doubt(self.collection, held, answered=answered))
+
+    def close(self) -> None:
+        """Let the next writer of these records go on."""
+        locks, self._locks = self._locks, ()
+        if locks:
+            self.collection.state.locks.release(locks)
+
+    async def _stage(self, items: Sequence[BodyObject], ids: Sequence[str]) -> None:
+        collection = self.collection
+        if self._operation.verb is Verb.DELETE:
+            ids = ids or [item.id for item in items if item.id is not None]
+            await self._lock(ids)
+            if self._vault.behind:
+                await self._vault.catch_up()
+            self._named = ids
+            self.held = await staging.stage_deletes(collection, ids)
+            return
+        drafts = await each(self._draft, items)
+        if self._operation.verb is Verb.CREATE:
+            self.held = await staging.stage_creates(collection, drafts, [None] * len(drafts))
+            return
+        keys = self._keys(items, ids)
+        await self._lock(keys)
+        if self._vault.behind:
+            await self._vault.catch_up()
+        self._shared = len(drafts) == 1 and len(keys) > 1
+        if self._shared:
+            self.held = await staging.stage_shared(collection, keys, drafts[0])
+        else:
+            self.held = await staging.stage_updates(collection, list(zip(keys, drafts, strict=True)))
+        self._refuse_own_tokens()
+
+    def _overtake(self, ids: Sequence[str], held: Sequence[StagedWrite]) -> None:
+        known = {one.key for one in held}
+        staging.overtake(self.collection, [ident for ident in ids if ident not in known])
+
+    async def _lock(self, keys: Sequence[str]) -> None:
+        names = await each(self.collection.key_hash, keys)
+        locks = self.collection.state.locks
+        if len(names) == 1 and locks.take(names[0]):
+            self._locks = (names[0],)
+        else:
+            self._locks = await locks.acquire(names)
+
+    def _keys(self, items: Sequence[BodyObject], ids: Sequence[str]) -> list[str]:
+        """The ids of the records that an update changes: one for each object, or several for a single object."""
+        said = ids or [item.id for item in items if item.id is not None]
+        keys = list(dict.fromkeys(said))
+        if keys and (len(items) == 1 or len(items) == len(said) == len(keys)):
+            return keys
+        raise VaultError(
+            Code.BAD_REQUEST,
+            f"The request matches {self._operation.label}, but it does not say which record each of its objects belongs to, each once.",
+        )
+
+    def _draft(self, item: BodyObject) -> ProxiedDraft:
+        request = self._operation.request
+        fields: dict[str, list[Value]] = {}
+        keep: set[str] = set()
+        for spot in item.spots:
+            value = spot.value
+            if value is not None and (value.text or value.json):
+                if spot.field in fields:
+                    fields[spot.field].append(value)
+                else:
+                    fields[spot.field] = [value]
+            elif _keeps(request.nulls, request.empty, spot.value):
+                keep.add(spot.field)
+            else:
+                fields.setdefault(spot.field, [])
+        for name, nothing in item.emptied.items():
+            if name in fields:
+                continue  # another place of the field holds a value
+            if _keeps(request.nulls, request.empty, nothing):
+                keep.add(name)
+            else:
+                fields[name] = []
+        declared = self.collection.declared
+        if len(fields) < len(declared):
+            self._count_absent(item)
+        given = {name: tuple(values) for name, values in fields.items() if values or name not in keep}
+        self._refuse_several(given)
+        return ProxiedDraft(given, frozenset(keep), request.absent is Absent.ERASE, declared)
+
+    def _refuse_several(self, given: Mapping[str, Sequence[Value]]) -> None:
+        for name in self.collection.single & given.keys():
+            if len(set(given[name])) > 1:
+                raise VaultError(
+                    Code.VALUE_UNFIT,
+                    f"{self._operation.label} carries several values of {name}, whose token shape gives all of them the same "
+                    "token: they could not be told apart again. Send one, or give the field another token shape.",
+                )
+
+    def _count_absent(self, item: BodyObject) -> None:
+        operation = self._operation
+        if operation.verb is not Verb.CREATE and operation.request.absent is Absent.KEEP:
+            return
+        present = {spot.field for spot in item.spots} | item.emptied.keys()
+        absent = [name for name in operation.entity.fields if name not in present]
+        if absent and operation.endpoint.on_error.field_absent == "refuse":
+            raise VaultError(
+                Code.FIELD_ABSENT, f"{operation.label} must carry every field; missing: {', '.join(absent)}."
+            )
+        if absent:
+            self.collection.observe("field_absent", len(absent))
+
+    def _refuse_own_tokens(self) -> None:
+        own = sorted({name for held in self.held for name in held.own})
+        if own and self._operation.request.own_token is OwnToken.REFUSE:
+            raise VaultError(
+                Code.VALUE_UNFIT, f"{self._operation.label} was sent tokens in place of values, in: {', '.join(own)}."
+            )
+        meant = [name for name in own if any(kept.token in _DIGITS for kept in self.held[0].given.get(name, ()))]
+        if meant:
+            raise VaultError(
+                Code.VALUE_UNFIT,
+                f"{self._operation.label} was sent the number that is the token of: {', '.join(meant)}. It may be meant as a "
+                "value, which cannot be told from its token; give the field another token shape.",
+            )
+
+    def _kept_token(self, held: StagedWrite, spot: Spot, at: int) -> Value | None:
+        """For a null or empty place that keeps its stored value: the token of that value, if there is one."""
+        request = self._operation.request
+        if held.live is None or spot.field in held.given or not _keeps(request.nulls, request.empty, spot.value):
+            return None  # where other values of the field were sent, they are the whole of it
+        live: tuple[TokenizedValue, ...] = held.live.fields.get(spot.field, ())
+        return live[at].stands_for if at < len(live) else None
+
+    async def _surely(self, settle: Callable[[], Awaitable[None]]) -> None:
+        """Settle now, or, when the store cannot be written, again at every upkeep: the application has acted already."""
+        try:
+            await settle()
+        except VaultError as error:
+            if error.code is not Code.VAULT_DOWN:
+                staging.forget_staged(self.collection, self.held)
+                raise
+            self.collection.observe("late")
+            self._vault.later(settle)
+
+
+#: Tokens of the shapes ``zero`` and ``one`` that are as likely to be values.
+_DIGITS = ("0", "1")
+
+
+def _keeps(nulls: Nulls, empty: Empty, value: Value | None) -> bool:
+    return nulls is Nulls.KEEP if value is None else empty is Empty.KEEP

@@ -1,0 +1,243 @@
+"""Forms and query strings: ``application/x-www-form-urlencoded`` as the WHATWG URL standard reads and writes it."""
+
+import re
+from functools import lru_cache
+from itertools import accumulate
+from typing import NamedTuple
+from urllib.parse import quote_plus, unquote_to_bytes
+
+from proxy.errors import Code, VaultError
+from proxy.model.schema import Value
+from proxy.redactor.json.names import fold_name
+from proxy.redactor.json.nested import is_nested, pieces
+
+# Name patterns with ``*``: parameters and form members such as ``email_*`` or ``filter[*][email]``.
+#
+# Only ``*`` is special and stands for any characters, none included; brackets are ordinary characters, because
+# frameworks write nested names with them.
+
+
+@lru_cache(maxsize=1024)
+def compiled(pattern: str) -> re.Pattern[str]:
+    """The pattern as a regular expression for ``fullmatch``; at most 1024 patterns are kept.
+
+    Each part is taken where it stands first, for good (an atomic group): what a later place would match, the first one does. So the
+    time grows with the name, however many ``*`` there are.
+    """
+    first, *others = (re.escape(part) for part in pattern.split("*"))
+    between = "".join(f"(?>.*?{part})" for part in others[:-1] if part)
+    return re.compile(first + between + "".join(f".*{last}" for last in others[-1:]), re.DOTALL)
+
+
+def pattern_weight(pattern: str) -> tuple[bool, int]:
+    """How specific a name or pattern is: a plain name beats every pattern, the longer pattern a shorter."""
+    return ("*" not in pattern, len(pattern) if "*" in pattern else 0)
+
+
+def patterns_overlap(one: str, other: str) -> bool:
+    """Whether some name fits both patterns."""
+    if "*" not in one:
+        return compiled(other).fullmatch(one) is not None
+    if "*" not in other:
+        return compiled(one).fullmatch(other) is not None
+    # What stands between the first and the last * of each fits behind one another, so the ends alone decide.
+    heads = one.partition("*")[0], other.partition("*")[0]
+    tails = one.rpartition("*")[2], other.rpartition("*")[2]
+    begins = heads[0].startswith(heads[1]) or heads[1].startswith(heads[0])
+    return begins and (tails[0].endswith(tails[1]) or tails[1].endswith(tails[0]))
+
+
+_BROKEN_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+_WIDE_PERCENT = re.compile("%u([0-9A-Fa-f]{4})")
+
+#: Member in which a browser tells the charset of the form (HTML standard, "constructing the entry list").
+_CHARSET_MEMBER = "_charset_"
+
+#: How JSON and XML begin, and no form: some applications look at the body and not at its type.
+OTHER_KINDS = (b"{", b"[", b'"', b"<")
+
+#: Names that a set of declared names remembers as harmless, and how long they may be.
+_KNOWN = 1000
+_KNOWN_LENGTH = 64
+
+#: Pieces behind a declared name that are looked behind, and what stands between pieces where names are compared.
+_NESTED = 4
+_JOINT = "\x1f"
+
+
+class Member(NamedTuple):
+    """One member: its decoded name, and where its raw value stands. ``bare``: there is no ``=``, and no value."""
+
+    name: str
+    start: int
+    end: int
+    bare: bool = False
+
+    def edit(self, text: str) -> tuple[int, int, bytes]:
+        """The edit that gives this member that value."""
+        return self.start, self.end, b"=" * self.bare + write_form_value(text)
+
+
+def form_members(body: bytes, limit: int, declared: tuple[str, ...] = ()) -> list[Member]:
+    """Every member in order, repeated names included; offsets count from the start of ``body``.
+
+    ``declared`` names and patterns are those that a rule looks for. With them the form must be one that every
+    application reads alike as far as they are concerned. Raises ``VaultError``: TOO_LARGE for more than ``limit``
+    members; with ``declared``, UNREADABLE_BODY for a name that is not UTF-8 or another charset, and AMBIGUOUS_JSON
+    for a name that only some applications take for a declared one.
+    """
+    if not body:
+        return []
+    if body.count(b"&") >= limit:
+        raise VaultError(
+            Code.TOO_LARGE, f"The form has more than {limit} members: send fewer, or raise limits.form_fields."
+        )
+    watch = _watch(declared) if declared else None
+    found: list[Member] = []
+    start = 0
+    for segment in body.split(b"&"):
+        end = start + len(segment)
+        if segment:
+            equals = segment.find(b"=")
+            bare = equals < 0
+            name = _name(segment if bare else segment[:equals], strict=watch is not None)
+            member = Member(name, end if bare else start + equals + 1, end, bare)
+            if watch is not None:
+                _judge(watch, member, segment)
+            found.append(member)
+        start = end + 1
+    return found
+
+
+def read_form_value(raw: bytes | memoryview) -> str:
+    """The text of a raw value; ``VaultError(UNREADABLE_BODY)`` for a broken ``%`` or bytes that are not UTF-8."""
+    data = bytes(raw)
+    text = None if _BROKEN_PERCENT.search(data) else _text(_unquoted(data))
+    if text is None:
+        raise VaultError(Code.UNREADABLE_BODY, "A form value is not percent-encoded UTF-8: encode it in UTF-8.")
+    return text
+
+
+def write_form_value(text: str) -> bytes:
+    """The text as a raw value; ``VaultError(VALUE_UNFIT)`` for text that is no Unicode (half of a surrogate pair)."""
+    try:
+        return quote_plus(text, safe="*-._").encode()
+    except UnicodeEncodeError:
+        pass  # The error holds the text; it must not become the context of ours.
+    raise VaultError(Code.VALUE_UNFIT, "A value holds half of a surrogate pair and cannot be written into a form.")
+
+
+def read_value(raw: bytes | memoryview) -> Value:
+    """``read`` as the registry of codecs has it."""
+    return Value(read_form_value(raw))
+
+
+def write_value(value: Value) -> bytes:
+    """``write`` as the registry of codecs has it: of JSON the spelling is written."""
+    return write_form_value(value.text)
+
+
+def pattern_matches(pattern: str, name: str) -> bool:
+    """Whether a declared name, in which ``*`` stands for any characters, is that of a member."""
+    return compiled(pattern).fullmatch(name) is not None
+
+
+class _Watch:
+    """Declared names, exact and as loosely as some application may compare them."""
+
+    def __init__(self, declared: tuple[str, ...]) -> None:
+        self._exact = [compiled(pattern) for pattern in declared]
+        self._loose = [compiled(loosely(pattern)) for pattern in declared]
+        self._ways = [compiled(_JOINT.join(map(loosely, pieces(pattern)))) for pattern in declared]
+        self._deep = max(len(pieces(pattern)) for pattern in declared) + _NESTED
+        self._harmless: set[str] = set()
+
+    def doubtful(self, name: str) -> bool:
+        """Whether some applications take the name for a declared one, and others do not."""
+        if name in self._harmless:
+            return False
+        if not self.declared(name) and self.resembled(name):
+            return True
+        if len(name) <= _KNOWN_LENGTH:
+            if len(self._harmless) >= _KNOWN:
+                self._harmless.clear()
+            self._harmless.add(name)
+        return False
+
+    def declared(self, name: str) -> bool:
+        return any(pattern.fullmatch(name) for pattern in self._exact)
+
+    def resembled(self, name: str) -> bool:
+        loose = loosely(name)
+        if any(pattern.fullmatch(loose) for pattern in self._loose):
+            return True
+        opened = loose.partition("[")
+        # PHP takes a bracket that nothing closes for an underscore.
+        if opened[1] and "]" not in opened[2]:
+            mangled = loose.replace("[", "_", 1)
+            if any(pattern.fullmatch(mangled) for pattern in self._loose):
+                return True
+        if not is_nested(name):
+            return False
+        # The place that the name writes out, and what it is nested in: ``a[b][]`` and ``a.b.c`` fill ``a[b]`` and ``a``.
+        holders = list(accumulate(map(loosely, pieces(name)[: self._deep]), f"{{}}{_JOINT}{{}}".format))
+        return any(pattern.fullmatch(holder) for holder in holders for pattern in self._ways)
+
+
+@lru_cache(maxsize=1024)
+def _watch(declared: tuple[str, ...]) -> _Watch:
+    return _Watch(declared)
+
+
+def loosely(name: str) -> str:
+    """A name as the most forgiving applications read it.
+
+    ASP.NET decodes ``%u0065``, C strings end at NUL, PHP drops white space round a name and turns dots and spaces
+    into underscores, and many ignore letter case.
+    """
+    wide = _WIDE_PERCENT.sub(lambda match: chr(int(match[1], 16)), name)
+    return fold_name(wide.partition("\0")[0].strip().replace(".", "_").replace(" ", "_"))
+
+
+def _judge(watch: _Watch, member: Member, segment: bytes) -> None:
+    if watch.doubtful(member.name) or (b";" in segment and _hidden(watch, segment)):
+        raise VaultError(
+            Code.AMBIGUOUS_JSON,
+            "The form or query is ambiguous: a member's name differs from an expected one only in letter case, spacing, brackets, dots or separators.",
+        )
+    if member.name == _CHARSET_MEMBER:
+        charset = segment[len(segment) - (member.end - member.start) :].lower()
+        if charset not in (b"", b"utf-8", b"utf8", b"us-ascii"):
+            raise VaultError(
+                Code.UNREADABLE_BODY, "The form says that it is in another charset than UTF-8: send UTF-8."
+            )
+
+
+def _hidden(watch: _Watch, segment: bytes) -> bool:
+    """Whether an expected member hides behind ``;``, which older applications take for ``&``."""
+    names = (_name(piece.partition(b"=")[0], strict=False) for piece in segment.split(b";")[1:])
+    return any(watch.resembled(name) for name in names)
+
+
+def _name(raw: bytes, *, strict: bool) -> str:
+    """A decoded name. A broken ``%`` stays as it is, as in the standard; with ``strict`` it must be UTF-8."""
+    data = _unquoted(raw)
+    text = _text(data)
+    if text is None:
+        if strict:
+            raise VaultError(Code.UNREADABLE_BODY, "A form name is not percent-encoded UTF-8: encode it in UTF-8.")
+        return data.decode(errors="ignore")
+    return text
+
+
+def _unquoted(raw: bytes) -> bytes:
+    if b"+" in raw:
+        raw = raw.replace(b"+", b" ")
+    return unquote_to_bytes(raw) if b"%" in raw else raw
+
+
+def _text(data: bytes) -> str | None:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None

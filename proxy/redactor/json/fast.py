@@ -1,0 +1,401 @@
+"""Selection at the speed of a C parser: one level of the document at a time, members as raw views into the body.
+
+msgspec decodes an object to names and raw values, skips what lies below them, and validates all of it. A raw value
+is a view into the body, so its address less the body's address is its offset. The decoder keeps the last of equal
+names and tells nothing about letter case, so every container on a selected path is guarded: names are compared with
+those known to be harmless, and no second member may have a selected name. Whatever the guard cannot settle is a ``Doubt``, and the walker decides.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, chain
+from operator import itemgetter
+
+import msgspec
+from _cffi_backend import FFI  # what cffi's generated modules import: no C parser is loaded
+
+from proxy.model.schema import Path
+from proxy.redactor.array_parts import LONG_ARRAY, in_parts
+from proxy.redactor.json.grammar import (
+    ambiguous,
+    is_utf8,
+    lone_surrogate,
+    most_steps,
+    names_of,
+    not_utf8,
+    one_name,
+    replace_surrogates,
+    skip_space,
+    too_deep,
+    too_many,
+)
+from proxy.redactor.json.names import escapes, fold_name
+from proxy.redactor.json.nested import Nested, Way
+from proxy.redactor.json.nesting import depth_fits
+from proxy.redactor.json.tree import (
+    HALF_PAIR,
+    NARROW_TREE,
+    TWICE,
+    Ambiguous,
+    Leaf,
+    Located,
+    PathNode,
+    TreeSelection,
+    Undecided,
+    Unsuitable,
+    check_tree,
+    leaf_node,
+    watch,
+)
+
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
+_ANY = msgspec.json.Decoder(msgspec.Raw)
+
+_FFI = FFI()
+_CHARS = _FFI.typeof("char *")
+_cast = _FFI.cast
+_from_buffer = _FFI.from_buffer
+
+_WHITE = b" \t\n\r"
+_start = itemgetter(1)
+_new = tuple.__new__
+
+#: Searching for a name costs about a 1500th, for each byte, of checking what stands before a member's value.
+_SEARCH = 1500
+
+#: Arrays directly inside arrays that the fast path follows.
+_SPREAD = 64
+
+
+class FastSelector:
+    """Selectors as two trees: one from the document's root, one from each selected object."""
+
+    def __init__(
+        self, objects: Path | None, leaves: Sequence[Path], anchored: Sequence[Path], *, nested: bool = False
+    ) -> None:
+        """``Unsuitable`` when a step needs the walker, or when selected places may lie inside each other.
+
+        ``nested``: a name that writes out the way to a place is another spelling of it, and makes a document ambiguous.
+        """
+        self.root = PathNode()
+        self.item = PathNode()
+        for number, path in enumerate(leaves):
+            leaf_node(self.item, path).leaf = number
+        for number, path in enumerate(anchored):
+            leaf_node(self.root, path).leaf = number
+        if objects is not None:
+            end = leaf_node(self.root, objects)
+            end.objects = True
+            if end.each or end.indexes or self.item.each or (end.names and self.item.leaf >= 0):
+                raise Unsuitable
+            if not end.folds.isdisjoint(self.item.folds):
+                raise Unsuitable
+        check_tree(self.root)
+        check_tree(self.item)
+        if nested:
+            self._watch(objects, leaves, anchored)
+        #: The document is the selected object, and its members are the places: most rules are no more than that.
+        self._flat = (
+            self.root.objects
+            and not (self.root.names or self.root.each or self.root.indexes)
+            and self.item.leaf < 0
+            and all(child.leaf >= 0 for child in self.item.names.values())
+            and bool(self.item.names)
+        )
+        self._escapes = escapes(
+            step for path in (objects or (), *leaves, *anchored) for step in path if isinstance(step, str)
+        )
+
+    def _watch(self, objects: Path | None, leaves: Sequence[Path], anchored: Sequence[Path]) -> None:
+        ways: dict[PathNode, list[Way]] = {}
+        laid = [watch(self.item, path) for path in leaves] + [watch(self.root, path) for path in anchored]
+        for node, further in chain(*laid, watch(self.root, objects, leaves) if objects is not None else ()):
+            ways.setdefault(node, []).extend(further)
+        for node, found in ways.items():
+            node.nested = Nested(found)
+
+    def find(self, body: bytes, depth: int) -> TreeSelection:
+        """What the selectors name in a document.
+
+        ``Doubt`` when the walker has to look, ``VaultError`` for a document that it would refuse too.
+        """
+        if not is_utf8(body):
+            raise not_utf8()
+        try:
+            found = self._at_once(body) if self._flat else None
+            if found is None:
+                return self._select(body, body, depth)
+        except (msgspec.DecodeError, RecursionError):
+            pass
+        else:
+            if depth_fits(body, depth):
+                return found
+            raise too_deep(depth)
+        if body.find(b"\\u") < 0:
+            raise Undecided
+        # The decoder takes no half of a surrogate pair, not even in a value that nobody selects.
+        try:
+            return self._select(replace_surrogates(body), body, depth)
+        except (msgspec.DecodeError, RecursionError):
+            raise Undecided from None
+
+    def _at_once(self, body: bytes) -> TreeSelection | None:
+        """What a run finds in the usual document of a flat selection; ``None`` where anything is out of the ordinary.
+
+        It is an object from its first byte to its last, without an escape, of members whose names were all seen before,
+        and the name of each selected one stands first before its value.
+        """
+        if not (body.startswith(b"{") and body.endswith(b"}")) or b"\\" in body:
+            return None
+        node = self.item
+        members = _MEMBERS.decode(body)
+        if len(body) * len(node.names) > _SEARCH * len(members) or not node.knows(members):
+            return None
+        base = _cast(_CHARS, _from_buffer(body))
+        leaves: list[Leaf] = []
+        for name, child in node.names.items():
+            value = members.get(name)
+            if value is None:
+                continue
+            at = _cast(_CHARS, _from_buffer(value)) - base
+            if not 0 <= at - child.width - body.find(child.needle) <= 1:
+                return None
+            leaves.append(_new(Leaf, (child.leaf, at, at + len(value))))
+        leaves.sort(key=_start)
+        return TreeSelection([_new(Located, (0, len(body), tuple(leaves)))], [])
+
+    def _select(self, readable: bytes, body: bytes, depth: int) -> TreeSelection:
+        """Select from a text that can be decoded, which is the body or differs from it in halves of surrogate pairs."""
+        run = _Run(self.item, readable, self._escapes, readable is not body)
+        reason = ""
+        try:
+            run.document(self.root)
+        except Ambiguous as fault:
+            reason = str(fault)
+        if not depth_fits(readable, depth):
+            raise too_deep(depth)
+        found = run.found()
+        if (
+            readable is not body
+            and not reason
+            and any(lone_surrogate(body, leaf.start, leaf.end) for leaf in _leaves(found))
+        ):
+            reason = HALF_PAIR
+        if reason:
+            raise ambiguous(reason)
+        return found
+
+
+def _leaves(found: TreeSelection) -> Iterator[Leaf]:
+    for one in found.objects:
+        yield from one.leaves
+    yield from found.anchored
+
+
+class _Run:
+    """One pass over one document."""
+
+    __slots__ = (
+        "_anchored",
+        "_base",
+        "_body",
+        "_compact",
+        "_decoded",
+        "_escaped",
+        "_escapes",
+        "_item",
+        "_mended",
+        "_mixed",
+        "_objects",
+        "_steps",
+    )
+
+    def __init__(self, item: PathNode, body: bytes, escapes_of_names: re.Pattern[bytes], mended: bool) -> None:
+        self._item = item
+        self._body = body
+        self._base = _cast(_CHARS, _from_buffer(body))
+        self._escapes = escapes_of_names
+        self._escaped: bool | None = None  #: whether selected names may be spelled with escapes; told when asked
+        self._mended = mended  #: U+FFFD may stand for half of a surrogate pair
+        self._decoded = False
+        self._compact = True  #: as far as seen, the document has no white space between its tokens
+        self._mixed = False  #: leaves may have been found in another order than the document's
+        self._steps = most_steps(len(body))  #: left
+        self._objects: list[Located] = []
+        self._anchored: list[Leaf] = []
+
+    def document(self, root: PathNode) -> None:
+        """Select from the whole document, and see all of it validated."""
+        body = self._body
+        start = 0 if body[:1] == b"{" else skip_space(body, 0)
+        if start < len(body):
+            self._value(root, body, start, len(body.rstrip(_WHITE)), self._anchored)
+        if not self._decoded:
+            _ANY.decode(self._body)
+
+    def found(self) -> TreeSelection:
+        """What was selected, in order of the document."""
+        return TreeSelection(self._objects, self._ordered(self._anchored))
+
+    def _ordered(self, leaves: list[Leaf]) -> list[Leaf]:
+        if self._mixed:
+            leaves.sort(key=_start)
+        return leaves
+
+    def _value(
+        self, node: PathNode, raw: bytes | memoryview | msgspec.Raw, start: int, end: int, leaves: list[Leaf]
+    ) -> None:
+        if node.leaf >= 0:
+            leaves.append(_new(Leaf, (node.leaf, start, end)))
+            return
+        kind = self._body[start]
+        if kind == 0x7B:  # {
+            if node.each:
+                self._every(node, raw, start, end, leaves)
+            if node.objects:
+                self._object(raw, start, end)
+            if node.names:
+                self._members(node, raw, start, end, leaves)
+        elif kind == 0x5B:  # [
+            if node.objects:
+                self._spread(raw, 0)
+            elif node.each or node.indexes:
+                self._elements(node, raw, leaves)
+
+    def _object(self, raw: bytes | memoryview | msgspec.Raw, start: int, end: int) -> None:
+        leaves: list[Leaf] = []
+        if self._item.leaf >= 0:
+            leaves.append(Leaf(self._item.leaf, start, end))
+        elif self._item.names:
+            self._members(self._item, raw, start, end, leaves)
+        self._objects.append(_new(Located, (start, end, tuple(self._ordered(leaves)))))
+
+    def _members(
+        self, node: PathNode, raw: bytes | memoryview | msgspec.Raw, start: int, end: int, leaves: list[Leaf]
+    ) -> None:
+        found = self._decode(raw)
+        if not found:
+            return
+        if not (self._compact and len(found) <= NARROW_TREE and self._measure(node, found, start, end, leaves)):
+            self._search(node, found, start, end, leaves)
+
+    def _decode(self, raw: bytes | memoryview | msgspec.Raw) -> dict[str, msgspec.Raw]:
+        found = _MEMBERS.decode(raw)
+        self._decoded = True
+        if self._mended and any("\ufffd" in name for name in found):
+            raise Undecided
+        return found
+
+    def _every(
+        self, node: PathNode, raw: bytes | memoryview | msgspec.Raw, start: int, end: int, leaves: list[Leaf]
+    ) -> None:
+        """Select every member of an object where an array was expected: ``[*]`` means both."""
+        found = self._decode(raw)
+        if node.names:
+            raise Undecided
+        if len({fold_name(name) for name in found}) < len(found):
+            raise Ambiguous(TWICE)
+        node.watch(found)
+        self._distinct(found, start, end, None)
+        for value in found.values():
+            at = _cast(_CHARS, _from_buffer(value)) - self._base
+            self._value(node.each or node, value, at, at + len(value), leaves)
+
+    def _measure(self, node: PathNode, found: dict[str, msgspec.Raw], start: int, end: int, leaves: list[Leaf]) -> bool:
+        """Select members of an object by the lengths of its names and values, if these leave no room for more.
+
+        Otherwise there is white space or an escape, or a name stands twice; no other object needs to be asked then.
+        """
+        layout = node.layout(found)
+        reached = list(accumulate(map(len, found.values()), initial=start))
+        self._compact = layout.fixed + reached[-1] == end
+        if not self._compact:
+            return False
+        for name, child, number, before in layout.places:
+            at, stop = before + reached[number], before + reached[number + 1]
+            if child.leaf >= 0:
+                leaves.append(_new(Leaf, (child.leaf, at, stop)))
+            else:
+                self._value(child, found[name], at, stop, leaves)
+        return True
+
+    def _search(self, node: PathNode, found: dict[str, msgspec.Raw], start: int, end: int, leaves: list[Leaf]) -> None:
+        """Select members of an object whose lengths do not tell where they stand."""
+        node.admit(found)
+        self._mixed = True
+        if self._escaped is None:
+            self._escaped = self._body.find(b"\\") >= 0 and self._escapes.search(self._body) is not None
+        distinct = False
+        if self._escaped or (end - start) * len(node.names) > _SEARCH * len(found):
+            distinct = self._distinct(found, start, end, node)
+        for name, child in node.names.items():
+            value = found.get(name)
+            if value is None:
+                continue
+            at = _cast(_CHARS, _from_buffer(value)) - self._base
+            # At most one space lies between the colon and the value: then the name there can only be its own.
+            if not distinct and not 0 <= at - child.width - self._body.find(child.needle, start, at) <= 1:
+                distinct = self._distinct(found, start, end, node)
+            if child.leaf >= 0:
+                leaves.append(_new(Leaf, (child.leaf, at, at + len(value))))
+            else:
+                self._value(child, value, at, at + len(value), leaves)
+
+    def _distinct(self, found: dict[str, msgspec.Raw], start: int, end: int, node: PathNode | None) -> bool:
+        """See that no two members of an object have the same name, if it is a selected one; ``Ambiguous`` otherwise.
+
+        Of such members the decoder keeps the last one's value, in the first one's place; else one name stands between
+        any two values. ``node`` tells which names are selected; without it all are.
+        """
+        at = start
+        for value in found.values():
+            next_at = _cast(_CHARS, _from_buffer(value)) - self._base
+            if next_at < at or not one_name(self._body[at:next_at]):
+                break
+            at = next_at + len(value)
+        else:
+            return True
+        seen: set[str] = set()
+        for name in names_of(self._body[start:end]):
+            if name in seen and (node is None or name in node.names):
+                raise Ambiguous(TWICE)
+            seen.add(name)
+        return True
+
+    def _array(self, raw: bytes | memoryview | msgspec.Raw) -> Sequence[msgspec.Raw | memoryview]:
+        elements: Sequence[msgspec.Raw | memoryview] | None = None
+        if len(raw) > LONG_ARRAY:
+            start = skip_space(self._body, _cast(_CHARS, _from_buffer(raw)) - self._base)
+            elements = in_parts(self._body, start, start + len(raw))
+        if elements is None:
+            elements = _ELEMENTS.decode(raw)
+        self._decoded = True
+        self._steps -= len(elements)
+        if self._steps < 0:
+            raise too_many()
+        return elements
+
+    def _elements(self, node: PathNode, raw: bytes | memoryview | msgspec.Raw, leaves: list[Leaf]) -> None:
+        elements = self._array(raw)
+        if node.each:
+            chosen = [(node.each, element) for element in elements]
+        else:
+            self._mixed = True
+            chosen = [(child, elements[i]) for i, child in node.indexes.items() if i < len(elements)]
+        for child, element in chosen:
+            at = _cast(_CHARS, _from_buffer(element)) - self._base
+            self._value(child, element, at, at + len(element), leaves)
+
+    def _spread(self, raw: bytes | memoryview | msgspec.Raw, nested: int) -> None:
+        """Every object of an array, and of arrays in it."""
+        if nested == _SPREAD:
+            raise Undecided
+        elements = self._array(raw)
+        for element in elements:
+            at = _cast(_CHARS, _from_buffer(element)) - self._base
+            kind = self._body[at]
+            if kind == 0x7B:
+                self._object(element, at, at + len(element))
+            elif kind == 0x5B:
+                self._spread(element, nested + 1)

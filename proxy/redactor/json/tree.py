@@ -1,0 +1,290 @@
+"""A tree of selectors, one node for each place that some selector passes or ends at.
+
+Only names, element numbers and ``[*]``, and only places that cannot lie inside each other: what that leaves out is
+``Unsuitable`` and goes to the walker.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from proxy.errors import Code, VaultError
+from proxy.model.schema import Path, PathStep, Value
+from proxy.redactor.json.names import fold_name, needle
+from proxy.redactor.json.nested import MOST_NAMES, Nested, Way, onward
+
+#: Why a document is ambiguous.
+TWICE = "a member name occurs twice"
+LETTER_CASE = "a member name differs from the expected one only in letter case or white space around it"
+NESTED = "a member name writes out the way to an expected member, by dots, brackets or slashes"
+HALF_PAIR = "a selected value holds half of a surrogate pair"
+
+#: Harmless names that a node remembers, and how long they may be.
+_KNOWN = 1000
+_KNOWN_LENGTH = 64
+
+#: Sequences of names that a node remembers, and how many names one may have.
+_LAYOUTS = 64
+NARROW_TREE = 100
+
+
+class Undecided(Exception):
+    """The fast path cannot tell; the walker can."""
+
+
+class Ambiguous(Exception):
+    """Somebody takes another member for a selected one; the text says how."""
+
+
+class Unsuitable(Exception):
+    """These selectors need the walker for every document."""
+
+
+class ObjectLayout(NamedTuple):
+    """An object with certain names and no white space: its length but for the values, and the selected members.
+
+    Of those: name, node, number among the members, and what stands before the value but for other values.
+    """
+
+    fixed: int
+    places: "tuple[tuple[str, PathNode, int, int], ...]"
+
+
+class PathNode:
+    """One place of a tree of selectors, with what is selected at it and below it."""
+
+    __slots__ = (
+        *("_known", "_layouts", "each", "folds", "indexes", "leaf"),
+        *("names", "needle", "nested", "objects", "width"),
+    )
+
+    def __init__(self, name: str = "") -> None:
+        self.leaf = -1  #: number of the leaf that ends here
+        self.objects = False  #: the selected objects are here
+        self.names: dict[str, PathNode] = {}
+        self.indexes: dict[int, PathNode] = {}
+        self.each: PathNode | None = None
+        self.needle = needle(name)
+        self.width = len(self.needle) + 1  #: of the name with its colon
+        self.folds: set[str] = set()  #: the selected names, letter case ignored
+        self.nested: Nested | None = (
+            None  #: what other names lead to selected places; ``None`` where nobody reads them so
+        )
+        self._known: set[str] = set()  #: names that are selected, or that nobody takes for a selected one
+        self._layouts: dict[tuple[str, ...], ObjectLayout] = {}
+
+    def child(self, step: str | int | PathStep) -> "PathNode":
+        """The node one step on; ``Unsuitable`` when the step is ``.*`` or ``..``."""
+        if isinstance(step, str):
+            self._known.add(step)
+            self.folds.add(fold_name(step))
+            return self.names.setdefault(step, PathNode(step))
+        if isinstance(step, int):
+            return self.indexes.setdefault(step, PathNode())
+        if step is not PathStep.EACH:
+            raise Unsuitable
+        if self.each is None:
+            self.each = PathNode()
+        return self.each
+
+    def children(self) -> "list[PathNode]":
+        """Every node one step on."""
+        return [*self.names.values(), *self.indexes.values(), *([self.each] if self.each else [])]
+
+    def knows(self, found: Mapping[str, object]) -> bool:
+        """Whether every name was admitted before."""
+        return self._known.issuperset(found)
+
+    def admit(self, found: Mapping[str, bytes | msgspec.Raw]) -> bool:
+        """See that nobody takes another name for a selected one; ``Ambiguous`` otherwise.
+
+        Whether that holds for other objects of the same names, too: of some names it is their value that tells.
+        """
+        if self._known.issuperset(found):
+            return True
+        if len(self._known) > _KNOWN:
+            self._known = set(self.names)
+        suspects = self.watch(found) if self.nested else ()
+        for name in found:
+            if name not in self._known:
+                folded = fold_name(name)
+                if folded in self.folds or folded.strip() in self.folds:
+                    raise Ambiguous(LETTER_CASE)
+                if len(name) <= _KNOWN_LENGTH and name not in suspects:
+                    self._known.add(name)
+        return not suspects
+
+    def watch(self, found: Mapping[str, bytes | msgspec.Raw]) -> Collection[str]:
+        """See that no member puts anything at a place by a name that writes out the way; ``Ambiguous`` otherwise.
+
+        The names that could, and do not for what they hold.
+        """
+        if self.nested is None:
+            return ()
+        suspects = self.nested.suspects(name for name in found if name not in self._known)
+        if len(suspects) > MOST_NAMES or any(self.nested.reaches(name, found[name]) for name in suspects):
+            raise Ambiguous(NESTED)
+        return suspects
+
+    def layout(self, found: Mapping[str, bytes | msgspec.Raw]) -> ObjectLayout:
+        """Where the values of an object with these names stand; ``Ambiguous`` as for ``admit``."""
+        names = tuple(found)
+        layout = self._layouts.get(names)
+        if layout is None:
+            settled = self.admit(found)
+            layout = self._lay_out(names)
+            if not settled:
+                return layout
+            if len(self._layouts) >= _LAYOUTS:
+                self._layouts.clear()
+            self._layouts[names] = layout
+        return layout
+
+    def _lay_out(self, names: tuple[str, ...]) -> ObjectLayout:
+        places = []
+        fixed = 0
+        for number, name in enumerate(names):
+            fixed += len(name.encode()) + 4  # a brace or comma, two quotes, a colon
+            child = self.names.get(name)
+            if child is not None:
+                places.append((name, child, number, fixed))
+        return ObjectLayout(fixed + 1, tuple(places))
+
+
+def leaf_node(node: PathNode, path: Path) -> PathNode:
+    """The node at the end of a path, made where it is missing; two leaves at one place are ``Unsuitable``."""
+    for step in path:
+        node = node.child(step)
+    if node.leaf >= 0:
+        raise Unsuitable
+    return node
+
+
+def watch(node: PathNode, path: Path, leaves: Sequence[Path] | None = None) -> Iterator[tuple[PathNode, list[Way]]]:
+    """Every node on a laid path, with the ways that lead on from it; ``leaves`` as for ``onward``."""
+    for at, step in enumerate(path):
+        yield node, onward(path[at:], leaves)
+        node = node.child(step)
+
+
+def check_tree(node: PathNode) -> None:
+    """``Unsuitable`` when selected places may lie inside each other, or selected names differ only in letter case."""
+    children = node.children()
+    if (node.leaf >= 0 and (children or node.objects)) or (node.each and node.indexes):
+        raise Unsuitable
+    if len(node.folds) < len(node.names):
+        raise Unsuitable
+    for child in children:
+        check_tree(child)
+
+
+# Where selected values stand in a body: byte spans, never content.
+
+
+class Leaf(NamedTuple):
+    """A selected value: ``body[start:end]`` is its raw JSON; ``name`` is the number of the selector that chose it."""
+
+    name: int
+    start: int
+    end: int
+
+
+class Located(NamedTuple):
+    """A selected object and the leaves selected from it, in order of the document."""
+
+    start: int
+    end: int
+    leaves: tuple[Leaf, ...]
+
+
+class TreeSelection(NamedTuple):
+    """What a selection found: its objects, and the leaves that count from the root; each in order of the document."""
+
+    objects: list[Located]
+    anchored: list[Leaf]
+
+
+class Hit(NamedTuple):
+    """A leaf while it is not known yet whether another one encloses it. ``owner`` -1: counted from the root."""
+
+    start: int
+    end: int
+    owner: int
+    name: int
+
+
+def assemble(objects: Sequence[tuple[int, int]], hits: Iterable[Hit]) -> TreeSelection:
+    """Give every leaf to its object; of leaves inside each other only the outermost stays.
+
+    Where one place was selected twice, a leaf from the root wins, then the outer object, then the earlier selector.
+    """
+    owned: list[list[Leaf]] = [[] for _ in objects]
+    anchored: list[Leaf] = []
+    reached = 0
+    for hit in sorted(hits, key=lambda hit: (hit.start, -hit.end, hit.owner, hit.name)):
+        if hit.start >= reached:
+            reached = hit.end
+            (anchored if hit.owner < 0 else owned[hit.owner]).append(Leaf(hit.name, hit.start, hit.end))
+    located = [Located(*span, tuple(leaves)) for span, leaves in zip(objects, owned, strict=True)]
+    return TreeSelection(located, anchored)
+
+
+# One JSON value as it stands in a body, read and written (RFC 8259).
+
+
+_TEXT = msgspec.json.Decoder(str)
+_encode = msgspec.json.Encoder().encode
+
+
+def read_json_value(raw: bytes | memoryview) -> Value | None:
+    """The value that a raw JSON text spells; ``None`` for ``null``.
+
+    A string gives its decoded text; anything else keeps its exact spelling. ``raw`` is one value without white space
+    round it, out of a document that was validated. ``VaultError(AMBIGUOUS_JSON)`` for half of a surrogate pair.
+    """
+    first = raw[0]
+    if first == 0x22:
+        text = _decoded(raw)
+        if text is None:
+            raise VaultError(
+                Code.AMBIGUOUS_JSON,
+                "A string of the body is ambiguous: it holds half of a surrogate pair. Send whole characters.",
+            )
+        return Value(text, False)
+    if first == 0x6E:
+        return None
+    return Value(bytes(raw).decode(), json=True)
+
+
+def reader(body: bytes) -> Callable[[bytes], Value | None]:
+    """What reads the values of one body: as ``read``, without looking for escapes where the whole body has none."""
+    return read_json_value if b"\\" in body else _plain
+
+
+def _plain(raw: bytes) -> Value | None:
+    """``read`` for a value without escapes: a string's text is what stands between its quotes."""
+    if raw[0] == 0x22:
+        return Value(raw[1:-1].decode())
+    return None if raw[0] == 0x6E else Value(raw.decode(), True)
+
+
+def write_json_value(value: Value) -> bytes:
+    """The value as raw JSON: text in quotes, in UTF-8, with only the escapes that JSON demands.
+
+    ``VaultError(VALUE_UNFIT)`` for text that is no Unicode (half of a surrogate pair).
+    """
+    if value.json:
+        return value.text.encode()
+    try:
+        return _encode(value.text)
+    except UnicodeEncodeError:
+        pass  # The error holds the text; it must not become the context of ours.
+    raise VaultError(Code.VALUE_UNFIT, "A value holds half of a surrogate pair and cannot be written as JSON.")
+
+
+def _decoded(raw: bytes | memoryview) -> str | None:
+    try:
+        return _TEXT.decode(raw)
+    except msgspec.DecodeError:
+        return None

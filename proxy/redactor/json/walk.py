@@ -1,0 +1,334 @@
+"""Selection by walking a document once, member by member: slow, simple, and right in every case.
+
+It is what the compiled selection (``levels``) falls back to when it has a doubt, the only way for ``.*`` and ``..``,
+and the oracle of the tests. A node of the document carries the *threads* that reach it: which path, how far along,
+and what its end stands for.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from proxy.model.schema import Path, PathStep
+from proxy.redactor.json.grammar import (
+    FIRST_ELEMENT,
+    FIRST_MEMBER,
+    NEXT_ELEMENT,
+    NEXT_MEMBER,
+    ambiguous,
+    broken,
+    dull,
+    evened,
+    is_utf8,
+    lone_surrogate,
+    member_name,
+    most_steps,
+    not_utf8,
+    run_end,
+    run_of_scalars,
+    scalar_end,
+    skip,
+    skip_space,
+    too_deep,
+    too_many,
+)
+from proxy.redactor.json.names import fold_name
+from proxy.redactor.json.nested import MOST_FOLLOWED, MOST_NAMES, Nested, first_piece, is_nested, onward
+from proxy.redactor.json.tree import HALF_PAIR, LETTER_CASE, NESTED, TWICE, Hit, TreeSelection, assemble
+
+#: What the end of a thread's path stands for: (owner, leaf); owner -1 counts from the root. ``None``: an object.
+_Sink = tuple[int, int] | None
+
+
+class _Thread(NamedTuple):
+    path: Path
+    at: int
+    sink: _Sink
+
+
+class _Span:
+    """Something selected whose end is not known yet."""
+
+    __slots__ = ("end", "sink", "start")
+
+    def __init__(self, start: int, sink: _Sink) -> None:
+        self.start = start
+        self.end = start
+        self.sink = sink
+
+
+class _Frame:
+    """An array or object that is open and that threads lead into."""
+
+    __slots__ = (
+        *("count", "dull", "followed", "is_object", "looked", "named", "nested", "opened"),
+        *("runs", "seen", "spread", "threads"),
+    )
+
+    def __init__(self, is_object: bool, threads: Sequence[_Thread], spread: bool, opened: list[_Span]) -> None:
+        self.is_object = is_object
+        self.threads = threads
+        self.spread = spread  #: an array of selected objects
+        self.opened = opened  #: what starts with this container and ends with it
+        self.count = 0
+        self.dull: re.Pattern[bytes] | None = None  #: a run in which nothing is selected
+        self.nested: Nested | None = None  #: what names lead to selected places, once one is in doubt
+        self.followed = 0  #: names that begin like a way to a place
+        self.looked = False  #: whether there is one was asked
+        self.seen: dict[str, bool] = {}  #: folded member names; whether one of that fold was chosen
+        self.named = {fold_name(step) for thread in threads if isinstance(step := thread.path[thread.at], str)}
+        #: numbers, strings and the like in this array select nothing and need not be counted
+        self.runs = not is_object and not any(
+            isinstance(thread.path[thread.at], int) or thread.at + 1 == len(thread.path) for thread in threads
+        )
+
+
+def walk(
+    objects: Path | None, leaves: Sequence[Path], anchored: Sequence[Path], body: bytes, depth: int
+) -> TreeSelection:
+    """Everything that a selection names in a document; see ``selectors.Selection``."""
+    return _found(_Walk(body, leaves, depth), objects, anchored)
+
+
+def walk_nested(
+    objects: Path | None, leaves: Sequence[Path], anchored: Sequence[Path], body: bytes, depth: int
+) -> TreeSelection:
+    """``walk`` where a name that writes out the way to a place is another spelling of it."""
+    return _found(_Walk(body, leaves, depth, nested=True), objects, anchored)
+
+
+def _found(run: "_Walk", objects: Path | None, anchored: Sequence[Path]) -> TreeSelection:
+    roots = [_Thread(path, 0, (-1, name)) for name, path in enumerate(anchored)]
+    if objects is not None:
+        roots.append(_Thread(objects, 0, None))
+    run.read(roots)
+    hits = (Hit(span.start, span.end, *span.sink) for span in run.hits if span.sink is not None)
+    return assemble([(span.start, span.end) for span in run.objects], hits)
+
+
+def locate(path: Path, body: bytes, depth: int) -> list[tuple[int, int]]:
+    """The spans of every value that one path selects, each once, in order of the document, also inside each other."""
+    run = _Walk(body, (), depth)
+    run.read([_Thread(path, 0, (-1, 0))])
+    return [(span.start, span.end) for span in run.hits]
+
+
+class _Walk:
+    def __init__(self, body: bytes, leaves: Sequence[Path], depth: int, *, nested: bool = False) -> None:
+        self.body = body
+        self._text = evened(body)
+        self.depth = depth
+        self.leaves = leaves
+        self.objects: list[_Span] = []
+        self.hits: list[_Span] = []
+        self._stack: list[_Frame] = []
+        self._at = 0
+        self._doubt = ""
+        self._escapes = self._text is not body
+        self._steps = most_steps(len(body))  #: left
+        self._nested = nested
+        self._suspects: list[tuple[int, str, Nested]] = []  #: where the value starts, the name, and what it may lead to
+
+    def read(self, roots: Sequence[_Thread]) -> None:
+        """Walk the whole document; faults of its syntax come first, then what makes it ambiguous."""
+        if not is_utf8(self.body):
+            raise not_utf8()
+        self._value(skip_space(self.body, 0), roots)
+        while self._stack:
+            self._advance(self._stack[-1])
+        if skip_space(self.body, self._at) != len(self.body):
+            self._doubt = "data follows the JSON document"
+        elif self._suspects and not self._doubt and self._misled():
+            self._doubt = NESTED
+        if self._doubt:
+            raise ambiguous(self._doubt)
+
+    def _advance(self, frame: _Frame) -> None:
+        """Go on to the next member or element of the innermost container, or behind its end."""
+        if frame.count >= _WORTH_A_RUN:
+            self._run(frame)
+        if frame.is_object:
+            pattern = NEXT_MEMBER if frame.count else FIRST_MEMBER
+        else:
+            pattern = NEXT_ELEMENT if frame.count else FIRST_ELEMENT
+        match = pattern.match(self._text, self._at)
+        if match is None:
+            raise broken(self._at)
+        if match[1]:
+            self._stack.pop()
+            self._close(frame.opened, match.end())
+            return
+        if frame.is_object:
+            name = member_name(self.body[match.start(2) : match.end(2)])
+            threads, chosen = _next(frame.threads, name)
+            self._judge(frame, name, chosen)
+            if self._nested and frame.threads and is_nested(name):
+                self._suspect(frame, name, match.end())
+        else:
+            threads, _ = _next(frame.threads, frame.count)
+            if frame.spread:
+                threads.append(_Thread((), 0, None))
+        frame.count += 1
+        self._steps -= 1
+        if self._steps < 0:
+            raise too_many()
+        self._value(match.end(), threads)
+
+    def _run(self, frame: _Frame) -> None:
+        """Step over what follows in a container as far as nothing in it is selected."""
+        if not frame.looked:
+            frame.looked = True
+            names = None if frame.spread else _names(frame)
+            if names is not None:
+                heads = frozenset(map(first_piece, names)) if self._nested else frozenset[str]()
+                frame.dull = dull(names, escapes=self._escapes, heads=heads)[not frame.is_object]
+        if frame.dull is not None:
+            self._at = run_end(frame.dull, self._text, self._at)
+        elif frame.runs:
+            self._at = run_of_scalars(self._text, self._at)
+
+    def _judge(self, frame: _Frame, name: str, chosen: bool) -> None:
+        """Notice a name that another reader may take for one that is ``chosen``: by more than a ``..`` that passes it."""
+        folded = fold_name(name)
+        before = frame.seen.get(folded)
+        if not name.isascii() and any("\ud800" <= char <= "\udfff" for char in name):
+            self._doubt = "a member name holds half of a surrogate pair"
+        elif before is not None and (before or chosen):
+            self._doubt = TWICE
+        elif not chosen and (folded in frame.named or folded.strip() in frame.named):
+            self._doubt = LETTER_CASE
+        frame.seen[folded] = chosen or bool(before)
+
+    def _suspect(self, frame: _Frame, name: str, at: int) -> None:
+        """Remember a member whose name may write out the way to a place; its value tells."""
+        if any(thread.path[thread.at] == name for thread in frame.threads):
+            return
+        if frame.nested is None:
+            frame.nested = _nested(tuple([(t.path[t.at :], t.sink is None) for t in frame.threads]), tuple(self.leaves))
+        frame.followed += frame.nested.may_lead(name)
+        if frame.followed > MOST_FOLLOWED:
+            self._doubt = NESTED
+        elif len(self._suspects) <= MOST_NAMES and frame.nested.suspect(name):
+            self._suspects.append((at, name, frame.nested))
+
+    def _misled(self) -> bool:
+        """Whether a member puts something at a place by a name that writes out the way; of a document that is valid."""
+        if len(self._suspects) > MOST_NAMES:
+            return True
+        return any(nested.reaches(name, self.body[at : self._behind(at)]) for at, name, nested in self._suspects)
+
+    def _behind(self, at: int) -> int:
+        end = scalar_end(self._text, at)
+        return end if end >= 0 else skip(self._text, at, self.depth, self.depth)
+
+    def _value(self, at: int, threads: Sequence[_Thread]) -> None:
+        """Read the value that starts at ``at``: to its end, or into it when threads lead on."""
+        kind = self.body[at : at + 1]
+        live, opened, spread = self._enter(at, kind, threads) if threads else ((), [], False)
+        scalar = scalar_end(self._text, at)
+        if scalar >= 0:
+            self._close(opened, scalar)
+        elif kind not in (b"{", b"["):
+            raise broken(at)
+        elif live or spread:
+            if len(self._stack) == self.depth:
+                raise too_deep(self.depth)
+            self._stack.append(_Frame(kind == b"{", live, spread, opened))
+            self._at = at + 1
+        else:
+            self._close(opened, skip(self._text, at, self.depth - len(self._stack), self.depth))
+
+    def _enter(self, at: int, kind: bytes, threads: Sequence[_Thread]) -> tuple[list[_Thread], list[_Span], bool]:
+        """Threads that lead on from a value, what was selected with it, and whether it is an array of objects."""
+        live: dict[tuple[Path, int, int], _Thread] = {}
+        opened: list[_Span] = []
+        chosen = self._follow(at, threads, live, opened)
+        if chosen and kind == b"{":
+            owner = len(self.objects)
+            self._select(self.objects, opened, at, None)
+            leaves = [_Thread(path, 0, (owner, name)) for name, path in enumerate(self.leaves)]
+            self._follow(at, leaves, live, opened)
+        leads = _INTO_OBJECT if kind == b"{" else _INTO_ARRAY
+        return [t for t in live.values() if isinstance(t.path[t.at], leads)], opened, chosen and kind == b"["
+
+    def _follow(
+        self,
+        at: int,
+        threads: Iterable[_Thread],
+        live: dict[tuple[Path, int, int], _Thread],
+        opened: list[_Span],
+    ) -> bool:
+        """Sort threads into those that end here and those that lead on; whether an object was chosen.
+
+        Of threads that will select the same places the first stays: it belongs to the root or to the outer object.
+        """
+        chosen = False
+        todo = list(threads)
+        for thread in todo:
+            if thread.at == len(thread.path):
+                if thread.sink is None:
+                    chosen = True
+                else:
+                    self._select(self.hits, opened, at, thread.sink)
+                continue
+            key = (thread.path, thread.at, -1 if thread.sink is None else thread.sink[1])
+            if key not in live:
+                live[key] = thread
+                if thread.path[thread.at] is PathStep.DEEP:
+                    todo.append(thread._replace(at=thread.at + 1))
+        return chosen
+
+    def _select(self, into: list[_Span], opened: list[_Span], at: int, sink: _Sink) -> None:
+        if not any(span.sink == sink for span in opened):
+            span = _Span(at, sink)
+            into.append(span)
+            opened.append(span)
+
+    def _close(self, opened: Iterable[_Span], end: int) -> None:
+        self._at = end
+        for span in opened:
+            span.end = end
+            if span.sink is not None and lone_surrogate(self.body, span.start, end):
+                self._doubt = HALF_PAIR
+
+
+@lru_cache(maxsize=1024)
+def _nested(threads: tuple[tuple[Path, bool], ...], leaves: tuple[Path, ...]) -> Nested:
+    return Nested([way for path, selects in threads for way in onward(path, leaves if selects else None)])
+
+
+#: Members or elements of a container after which it is worth while to look for runs.
+_WORTH_A_RUN = 2
+
+
+def _names(frame: _Frame) -> frozenset[str] | None:
+    """The folded names by which threads go on in members or elements; ``None`` where they go on by more than names."""
+    found = []
+    for thread in frame.threads:
+        step = thread.path[thread.at]
+        if step is PathStep.DEEP or (isinstance(step, PathStep) and not frame.is_object):
+            step = thread.path[thread.at + 1] if thread.at + 1 < len(thread.path) else 0
+        if not isinstance(step, str):
+            return None
+        found.append(fold_name(step))
+    return frozenset(found)
+
+
+#: Steps that can lead into an object, and into an array.
+_INTO_OBJECT = (str, PathStep)
+_INTO_ARRAY = (int, PathStep)
+
+
+def _next(threads: Sequence[_Thread], key: str | int) -> tuple[list[_Thread], bool]:
+    """The threads that reach a member or element, and whether one of them does so by more than ``..``."""
+    out: list[_Thread] = []
+    chosen = False
+    for thread in threads:
+        step = thread.path[thread.at]
+        if step is PathStep.DEEP:
+            out.append(thread)
+        elif step == key or step is PathStep.EACH or step is PathStep.MEMBERS:
+            out.append(thread._replace(at=thread.at + 1))
+            chosen = True
+    return out, chosen

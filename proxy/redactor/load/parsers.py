@@ -1,0 +1,229 @@
+"""The short phrases of the language: what to match, where an id stands, where a value stands.
+
+Each parser takes the text of one scalar and raises ``ValueError`` with a sentence that says what to write instead.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from proxy.model.jsonpath import parse_jsonpath
+from proxy.model.schema import Path
+from proxy.redactor.load.forms import Context, JsonSchema
+from proxy.redactor.load.yaml_tree import Scalar, YamlNode, did_you_mean
+from proxy.redactor.path_template import PathTemplate, SegmentKind, parse_template
+from proxy.redactor.rules import IdPlace, IdSource
+
+#: Registered HTTP methods (IANA "HTTP Method Registry") that an operation may name.
+METHODS = (
+    "GET", "POST", "PUT", "PATCH", "DELETE", "QUERY", "SEARCH", "REPORT", "OPTIONS", "PROPFIND", "PROPPATCH", "COPY", "MOVE",
+    "MKCOL", "LOCK", "UNLOCK", "LINK", "UNLINK", "MERGE", "BIND", "UNBIND", "REBIND", "ACL", "CHECKIN", "CHECKOUT",
+    "UNCHECKOUT", "UPDATE", "LABEL", "MKACTIVITY", "MKCALENDAR", "MKREDIRECTREF", "UPDATEREDIRECTREF", "MKWORKSPACE",
+    "ORDERPATCH", "BASELINE-CONTROL", "VERSION-CONTROL", "TRACE",
+)  # fmt: skip
+_METHOD = re.compile(r"[A-Za-z][A-Za-z-]*(\|[A-Za-z-]+)*")
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+
+
+class MatchPattern(NamedTuple):
+    """The ``match`` of an operation."""
+
+    label: str
+    methods: tuple[str, ...]
+    template: PathTemplate
+
+
+def parse_match(text: str) -> MatchPattern:
+    """``METHOD|METHOD /path/{id}``."""
+    methods, _, path = text.partition(" ")
+    path = path.strip()
+    if not path or not _METHOD.fullmatch(methods):
+        raise ValueError("match is METHOD and path, such as 'POST /contacts' or 'PUT|PATCH /contacts/{id}'")
+    names = tuple(methods.split("|"))
+    for name in names:
+        _check_method(name)
+    if len(set(names)) < len(names):
+        raise ValueError(f"a method stands twice in '{methods}'; write it once")
+    return MatchPattern(f"{methods} {path}", names, parse_template(path))
+
+
+def _check_method(name: str) -> None:
+    if name == "HEAD":
+        raise ValueError("HEAD is matched by the rule for GET; write GET")
+    if name in METHODS:
+        return
+    if name.upper() in METHODS:
+        raise ValueError(
+            f"write the method in capitals: {name.upper()}; other spellings in requests are matched by themselves"
+        )
+    near = did_you_mean(name, [method.lower() for method in METHODS]).upper().replace("DID YOU MEAN", "did you mean")
+    raise ValueError(
+        f"'{name}' is not an HTTP method; {near if 'did you mean' in near else 'write GET, POST, PUT, PATCH or DELETE'}"
+    )
+
+
+def parse_selector(text: str) -> Path:
+    """A JSONPath selector of names, elements, ``[*]``, ``.*`` and ``..``."""
+    if not text.startswith("$"):
+        raise ValueError(
+            f"a place begins with '$'; write $.{text}"
+            if text.isidentifier()
+            else "a place begins with '$', such as $.email"
+        )
+    return parse_jsonpath(text)
+
+
+def parse_location(text: str) -> PathTemplate:
+    """The path that a redirect leads to, with placeholders for what may stand there."""
+    if "://" in text or text.startswith("//"):
+        raise ValueError("write the path alone, without scheme and host: /contacts/{id}")
+    return parse_template(text)
+
+
+def parse_prefix(text: str) -> str:
+    """A literal path prefix, without a slash at its end."""
+    template = parse_template(text)
+    if any(segment.kind is not SegmentKind.LITERAL for segment in template.segments):
+        raise ValueError("a prefix has no placeholders; write a plain path such as /crm")
+    if not template.segments:
+        raise ValueError("the prefix '/' selects everything; leave prefix out")
+    return "/" + "/".join(segment.text for segment in template.segments)
+
+
+def parse_upstream(text: str) -> str:
+    """``http://host:port`` or ``https://host:port``; the sentence never repeats the text, which may be a secret."""
+    hint = "write http://host:port or https://host:port, without path, query or credentials"
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        raise ValueError(f"this is not an address; {hint}") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        raise ValueError(f"this is not an address; {hint}")
+    if parts.username is not None or parts.path not in ("", "/") or "?" in text or "#" in text:
+        raise ValueError(f"this address says more than where the application is; {hint}")
+    return text.removesuffix("/")
+
+
+def parse_host(text: str) -> str:
+    """A host name as ``Host`` fields carry it, in lower case, without port."""
+    host = text.lower().removesuffix(".")
+    if "://" in host or "/" in host or re.search(r":[0-9]+$", host):
+        raise ValueError("write the host name alone, without scheme, port and path")
+    if "*" in host:
+        raise ValueError("host names are matched whole; list each name, without '*'")
+    if not re.fullmatch(r"[a-z0-9._-]+|\[[0-9a-f:.]+\]", host):
+        raise ValueError("this is not a host name; international names are written in their xn-- form")
+    return host
+
+
+def parse_id(text: str) -> IdPlace:
+    """``path NAME``, ``query NAME``, ``form NAME``, ``header NAME TEMPLATE`` or a selector."""
+    if text.startswith("$"):
+        return _id_selector(text)
+    source, _, rest = text.partition(" ")
+    name = rest.strip()
+    if source == "header":
+        return _id_header(name)
+    if source not in ("path", "query", "form") or not name:
+        raise ValueError(
+            f"'{text}' does not say where the id is; write path NAME, query NAME, form NAME, header NAME TEMPLATE or $.NAME"
+        )
+    if source == "path" and " " in name:
+        raise ValueError(f"path names one placeholder, without braces; write path {name.split()[0]}")
+    return IdPlace(IdSource(source), name.strip("{}") if source == "path" else name)
+
+
+def _id_selector(text: str) -> IdPlace:
+    selector, blank, template = text.partition(" ")
+    if blank and template.lstrip().startswith("/"):
+        raise ValueError(
+            "an id inside an address of the body is not supported yet; name the member that is the id itself"
+        )
+    return IdPlace(IdSource.BODY, path=parse_jsonpath(text if blank else selector))
+
+
+def _id_header(text: str) -> IdPlace:
+    name, _, template = text.partition(" ")
+    template = template.strip()
+    if not _HEADER.fullmatch(name) or not template:
+        raise ValueError("write header, its name and the address with the id in it: header Location /contacts/{id}")
+    if template == "{id}":
+        return IdPlace(IdSource.HEADER, name.lower(), template=template)
+    parsed = parse_template(template)
+    if len(parsed.names) != 1 or any(segment.kind is SegmentKind.REST for segment in parsed.segments):
+        raise ValueError(f"the address '{template}' must have one placeholder, the id: /contacts/{{id}}")
+    return IdPlace(IdSource.HEADER, name.lower(), template=template)
+
+
+# Sizes, durations and statuses as rule files write them.
+
+
+_SIZE = re.compile(r"([0-9]{1,12}) ?(B|kB|MB|GB|KiB|MiB|GiB)")
+_BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_DURATION = re.compile(r"([0-9]{1,6}) ?(s|m|h|d|w|y)")
+_MILLISECONDS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000, "y": 365 * 86_400_000}
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A number of bytes with its unit, ``2MiB``; a bare number is bytes."""
+
+    label: str = "size, e.g. `2MiB`"
+
+    def read(self, node: YamlNode, context: Context) -> Any:
+        if isinstance(node, Scalar) and type(node.value) is int and node.value > 0:
+            return node.value
+        found = _SIZE.fullmatch(node.text) if isinstance(node, Scalar) else None
+        if found and int(found[1]):
+            return int(found[1]) * _BYTES[found[2]]
+        return context.faults.add(node.at, "this must be a size above zero such as 512KiB or 2MiB")
+
+    def schema(self) -> JsonSchema:
+        return {"anyOf": [{"type": "string", "pattern": f"^{_SIZE.pattern}$"}, {"type": "integer", "minimum": 1}]}
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """A span of time, ``7y``; read as milliseconds. A year counts 365 days."""
+
+    label: str = "duration, e.g. `90d` or `7y`"
+
+    def read(self, node: YamlNode, context: Context) -> Any:
+        found = _DURATION.fullmatch(node.text) if isinstance(node, Scalar) else None
+        if found and int(found[1]):
+            return int(found[1]) * _MILLISECONDS[found[2]]
+        return context.faults.add(
+            node.at, "this must be a duration above zero such as 12h, 90d or 7y (s, m, h, d, w, y)"
+        )
+
+    def schema(self) -> JsonSchema:
+        return {"type": "string", "pattern": f"^{_DURATION.pattern}$"}
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """An HTTP status within bounds; with ``word``, that word may stand instead. Read as a number, or the word."""
+
+    least: int
+    most: int
+    word: str = ""
+
+    @property
+    def label(self) -> str:
+        alternative = f"`{self.word}` or " if self.word else ""
+        return f"{alternative}status from {self.least} to {self.most}"
+
+    def read(self, node: YamlNode, context: Context) -> Any:
+        value = node.value if isinstance(node, Scalar) else None
+        if type(value) is int and self.least <= value <= self.most:
+            return value
+        if self.word and value == self.word:
+            return value
+        instead = f"'{self.word}' or " if self.word else ""
+        return context.faults.add(node.at, f"this must be {instead}an HTTP status from {self.least} to {self.most}")
+
+    def schema(self) -> JsonSchema:
+        number: JsonSchema = {"type": "integer", "minimum": self.least, "maximum": self.most}
+        return {"anyOf": [number, {"const": self.word}]} if self.word else number

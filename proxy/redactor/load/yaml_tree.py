@@ -1,0 +1,341 @@
+"""YAML text as a tree of nodes that know where they stand, free of YAML's traps.
+
+Scalars follow the core schema of YAML 1.2: ``no``, ``on`` and ``yes`` are texts, and so are dates, ``1_000`` and
+``12:30``. A key that stands twice is a fault, tags and merge keys are refused, aliases are resolved within a bound on the
+number of nodes, so that a small file cannot unfold into a huge one.
+"""
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+import yaml
+
+from proxy.errors import Code, Detail, VaultError
+from proxy.redactor.rules import Position
+
+# Collecting every fault of a rule file, so that an operator mends them in one go.
+
+
+#: Faults shown at most; a file with more is broken in a way that more lines would not explain.
+MOST_RULE_FAULTS = 200
+
+
+class RuleFaults:
+    """Faults by place. ``raise_any`` turns them into one ``VaultError(BAD_RULES)`` with a detail for each."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, int, int, str], None] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    def add(self, at: Position, text: str) -> None:
+        """Note a fault: where it stands (line 0: nowhere in the file), what is wrong and what to write; no secret's content."""
+        self._found.setdefault((at.file, at.line, at.column, text))
+
+    def raise_any(self) -> None:
+        """Raise when there is any fault: sorted by file, line and column."""
+        if not self._found:
+            return
+        places = sorted(self._found)
+        details = tuple(
+            Detail(_told(file, line, column), text) for file, line, column, text in places[:MOST_RULE_FAULTS]
+        )
+        count = "1 fault" if len(places) == 1 else f"{len(places)} faults"
+        raise VaultError(Code.BAD_RULES, f"The rules have {count}; nothing of them was loaded.", details)
+
+
+def _told(file: str, line: int, column: int) -> str:
+    return f"{file}:{line}:{column}" if line else file
+
+
+def nearest_word(word: str, known: Iterable[str]) -> str | None:
+    """The known word that a misspelt one may have been meant for."""
+    return next(iter(difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=0.6)), None)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A hint for a misspelt word: the nearest known one, else the list of what is known."""
+    names = list(known)
+    if near := nearest_word(word, names):
+        return f"did you mean '{near}'?"
+    return f"known here: {', '.join(names)}." if names else "nothing may stand here."
+
+
+#: Nodes of one file, aliases unfolded; ten thousand operations need about a quarter of it.
+MOST_NODES = 500_000
+DEEPEST = 40
+
+_CORE = {
+    "null": re.compile(r"null|Null|NULL|~|"),
+    "bool": re.compile(r"true|True|TRUE|false|False|FALSE"),
+    "int": re.compile(r"[-+]?[0-9]+"),
+    "float": re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"),
+}
+# The compiled scanner of libyaml reads ten times faster; both give the same events.
+_LOADER: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """One value: text, number, boolean or null; ``text`` is as written, without quotes."""
+
+    value: str | int | float | bool | None
+    text: str
+    at: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A sequence."""
+
+    nodes: tuple["YamlNode", ...]
+    at: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """A mapping: each key's value and the key's own position, in the order of the file."""
+
+    entries: Mapping[str, "YamlNode"]
+    keys: Mapping[str, Position]
+    at: Position
+
+    def place(self, key: str) -> Position:
+        """Where the key stands, or the mapping itself when it has no such key."""
+        return self.keys.get(key, self.at)
+
+
+YamlNode: TypeAlias = Scalar | Items | Members
+
+
+def plain_values(node: YamlNode) -> object:
+    """The tree as ordinary values: dicts, lists, texts, numbers."""
+    if isinstance(node, Scalar):
+        return node.value
+    if isinstance(node, Items):
+        return [plain_values(item) for item in node.nodes]
+    return {key: plain_values(value) for key, value in node.entries.items()}
+
+
+def read_tree(text: str, file: str, faults: RuleFaults) -> YamlNode | None:
+    """The document in ``text``; ``None`` after noting why there is none."""
+    start = Position(file, 1, 1)
+    try:
+        return _Builder(file, faults).build(text)
+    except _Refused as refused:
+        faults.add(refused.at, refused.text)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        at = Position(file, mark.line + 1, mark.column + 1) if mark else start
+        problem = error.problem or error.context or ""
+        faults.add(at, f"not YAML: {problem}; {_CHARACTER_HINT if 'cannot start' in problem else _YAML_HINT}")
+    except UnicodeEncodeError as error:
+        faults.add(_place(text, error.start, file), "half of a surrogate pair; write the character itself")
+    except yaml.reader.ReaderError as error:
+        faults.add(_place(text, error.position, file), "a control character that YAML does not allow; remove it")
+    return None
+
+
+def _place(text: str, index: int, file: str) -> Position:
+    before = text[:index]
+    return Position(file, before.count("\n") + 1, len(before) - before.rfind("\n"))
+
+
+_CHARACTER_HINT = "indent with spaces, not with tabs, and put values that begin with '@', '%' or '`' in quotes"
+_YAML_HINT = "check indentation and brackets, and put values with ': ', '#', '{' or '[' in quotes"
+
+
+class _Refused(Exception):
+    """Something that no rule file may hold."""
+
+    def __init__(self, at: Position, text: str) -> None:
+        super().__init__(text)
+        self.at = at
+        self.text = text
+
+
+class _Sized(NamedTuple):
+    """A node with the number of values in it and the levels below it, aliases unfolded."""
+
+    node: YamlNode
+    size: int = 1
+    height: int = 0
+
+
+class _Open:
+    """A collection whose end has not come yet."""
+
+    def __init__(self, at: Position, anchor: str | None, *, mapping: bool) -> None:
+        self.at = at
+        self.anchor = anchor
+        self.mapping = mapping
+        self.nodes: list[YamlNode] = []
+        self.size = 1
+        self.height = 1
+
+    def put(self, child: _Sized) -> None:
+        self.nodes.append(child.node)
+        self.size += child.size
+        self.height = max(self.height, child.height + 1)
+
+
+class _Builder:
+    """Turns the parser's events into nodes with a stack of its own: depth costs no recursion."""
+
+    def __init__(self, file: str, faults: RuleFaults) -> None:
+        self._file = file
+        self._faults = faults
+        self._stack: list[_Open] = []
+        self._anchors: dict[str, _Sized] = {}
+        self._count = 0
+        self._root: YamlNode | None = None
+        self._documents = 0
+
+    def build(self, text: str) -> YamlNode | None:
+        for event in yaml.parse(text, Loader=_LOADER):
+            self._take(event)
+        if self._root is None:
+            raise _Refused(Position(self._file, 1, 1), "the file is empty; a rule file begins with 'version: 1'")
+        return self._root
+
+    def _take(self, event: yaml.Event) -> None:
+        mark = event.start_mark
+        at = Position(self._file, mark.line + 1, mark.column + 1) if mark else Position(self._file, 1, 1)
+        if isinstance(event, yaml.DocumentStartEvent):
+            self._documents += 1
+            if self._documents > 1:
+                raise _Refused(at, "a second document; write one document a file, without '---' in between")
+        elif isinstance(event, yaml.AliasEvent):
+            alias = self._alias(event.anchor or "", at)
+            self._put(alias, None, alias.size)
+        elif isinstance(event, yaml.ScalarEvent):
+            _refuse_tag(event.tag, at)
+            self._put(_Sized(_scalar(event, at)), event.anchor, 1)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            _refuse_tag(event.tag, at)
+            self._stack.append(_Open(at, event.anchor, mapping=isinstance(event, yaml.MappingStartEvent)))
+            self._refuse_depth(at, 0)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            done = self._stack.pop()
+            node = self._members(done) if done.mapping else Items(tuple(done.nodes), done.at)
+            self._put(_Sized(node, done.size, done.height), done.anchor, 1)
+
+    def _alias(self, anchor: str, at: Position) -> _Sized:
+        if any(opened.anchor == anchor for opened in self._stack):
+            raise _Refused(at, f"'*{anchor}' stands inside what it names; write the content out")
+        if anchor not in self._anchors:
+            raise _Refused(at, f"'*{anchor}' names nothing; put '&{anchor}' before the value it repeats")
+        self._refuse_depth(at, self._anchors[anchor].height)
+        return self._anchors[anchor]
+
+    def _refuse_depth(self, at: Position, below: int) -> None:
+        if len(self._stack) + below > DEEPEST:
+            raise _Refused(at, f"more than {DEEPEST} levels deep; no rule needs that")
+
+    def _put(self, sized: _Sized, anchor: str | None, added: int) -> None:
+        self._count += added
+        if self._count > MOST_NODES:
+            raise _Refused(
+                sized.node.at, f"more than {MOST_NODES} values, aliases counted; split the file or drop the aliases"
+            )
+        if anchor:
+            self._anchors[anchor] = sized
+        if self._stack:
+            self._stack[-1].put(sized)
+        else:
+            self._root = sized.node
+
+    def _members(self, done: _Open) -> Members:
+        entries: dict[str, YamlNode] = {}
+        keys: dict[str, Position] = {}
+        for key, value in zip(done.nodes[::2], done.nodes[1::2], strict=True):
+            if not isinstance(key, Scalar):
+                self._faults.add(key.at, "a key must be a plain text; put values with '{' or '[' in quotes")
+            elif key.text == "<<":
+                self._faults.add(key.at, "merge keys are not part of YAML 1.2; write the keys out")
+            elif key.text in entries:
+                self._faults.add(
+                    key.at, f"the key '{key.text}' stands twice (first in line {keys[key.text].line}); keep one"
+                )
+            else:
+                entries[key.text] = value
+                keys[key.text] = key.at
+        return Members(entries, keys, done.at)
+
+
+def _refuse_tag(tag: str | None, at: Position) -> None:
+    if tag is not None:
+        raise _Refused(at, f"the tag '{tag}' is not allowed; write the value without it")
+
+
+def _scalar(event: yaml.ScalarEvent, at: Position) -> Scalar:
+    text = event.value
+    return Scalar(_core(text) if event.implicit[0] else text, text, at)
+
+
+def _core(text: str) -> str | int | float | bool | None:
+    """A plain scalar by the core schema; octal and hexadecimal numbers stay texts, no rule has a use for them."""
+    if _CORE["null"].fullmatch(text):
+        return None
+    if _CORE["bool"].fullmatch(text):
+        return text.lower() == "true"
+    if len(text) < 300:
+        if _CORE["int"].fullmatch(text):
+            return int(text)
+        if _CORE["float"].fullmatch(text):
+            return float(text)
+    return text
+
+
+# References to what must not stand in a rule file: ``${env:NAME}`` and ``${file:path}``.
+#
+# A fault names the reference, never what it refers to.
+
+
+_REFERENCE = re.compile(r"\$\{([^{}]*)\}")
+#: A referenced file holds a secret or an address; anything longer is the wrong file.
+MOST_REFERENCE_BYTES = 64 * 1024
+
+
+def resolve_references(text: str, folder: Path, environ: Mapping[str, str]) -> str:
+    """The text with every reference replaced; relative files start at ``folder``. ``ValueError`` says what is wrong."""
+    return _REFERENCE.sub(lambda found: _one(found.group(1), folder, environ), text)
+
+
+def files_named(text: str, folder: Path) -> list[Path]:
+    """The files that references in the text name, in order."""
+    inner = (found.group(1) for found in _REFERENCE.finditer(text))
+    return [folder / reference.removeprefix("file:") for reference in inner if reference.startswith("file:")]
+
+
+def _one(reference: str, folder: Path, environ: Mapping[str, str]) -> str:
+    source, colon, name = reference.partition(":")
+    if source == "env" and colon and name:
+        if name not in environ:
+            raise ValueError(f"the environment variable {name} is not set; set it before the program starts")
+        return environ[name]
+    if source == "file" and colon and name:
+        return _content(folder / name, name)
+    raise ValueError(f"'${{{reference}}}' is not a reference; write ${{env:NAME}} or ${{file:path}}")
+
+
+def _content(path: Path, name: str) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST_REFERENCE_BYTES + 1)
+        if len(content) > MOST_REFERENCE_BYTES:
+            raise ValueError(
+                f"the referenced file {name} is longer than {MOST_REFERENCE_BYTES} bytes; name the right file"
+            )
+        return content.decode().removesuffix("\n").removesuffix("\r")
+    except OSError as error:
+        raise ValueError(
+            f"the referenced file {name} cannot be read ({error.strerror}); create it or correct the name"
+        ) from None
+    except UnicodeDecodeError:
+        raise ValueError(f"the referenced file {name} is not UTF-8 text; name the right file") from None

@@ -1,0 +1,224 @@
+"""Every usual reading of a request path, so that no spelling of it leads past a rule.
+
+Servers and frameworks disagree on what a path means: some decode escapes twice, some take ``%2f`` or a backslash for
+a slash, some drop ``;x`` parameters before they resolve dot segments and some after, some take the first name behind two
+slashes for a host, and some stop at NUL. Bytes that are no UTF-8 are dropped by some, replaced by others, and taken for Latin-1
+by older ones. A reading is the list of
+segments that one such order of steps gives. The target itself is never changed: rules are matched against
+readings, and what is forwarded is what came.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+from urllib.parse import unquote_to_bytes
+
+from proxy.errors import Code, VaultError
+
+#: One reading of a path: its segments, without empty ones.
+PathReading = tuple[bytes, ...]
+
+_BLANK = b" \t\r\n\v\f\0"
+
+#: Distinct intermediate spellings looked at before a path counts as unreadable; honest paths need fewer than ten.
+MOST_READINGS = 256
+#: Bytes of all of them, for each is gone through whole; of a path of any length so many spellings are looked at.
+MOST_BYTES = 16 * 1024
+LEAST = 6
+
+_ESCAPE = re.compile(rb"%(?:[0-9A-Fa-f]{2}|[uU])")
+_SLASHES = re.compile(rb"/{2,}")
+_PARAMETERS = re.compile(rb";[^/]*")
+_SEPARATOR_ESCAPES = re.compile(rb"%(2f|5c)", re.IGNORECASE)
+_WIDE_ESCAPE = re.compile(rb"%[uU]00([0-9A-Fa-f]{2})")
+#: ASCII written in two or three bytes, as no UTF-8 may (RFC 3629 section 3) and lenient decoders take it all the same.
+_OVERLONG = re.compile(rb"[\xc0\xc1][\x80-\xbf]|\xe0[\x80\x81][\x80-\xbf]")
+_FORMAT = re.compile(rb"\.[A-Za-z0-9_-]{1,16}\Z")
+_ASKED = re.compile(rb"[?#]")
+_ABSOLUTE = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
+
+
+class Target(NamedTuple):
+    """A request target in its parts; ``authority`` only for the absolute form (RFC 9112, 3.2.2)."""
+
+    path: bytes
+    query: bytes
+    authority: bytes | None
+
+
+def split_target(target: bytes) -> Target:
+    """Origin form, absolute form or ``*`` (read as ``/``) in parts. A fragment, which should not be there, is dropped."""
+    authority = None
+    if not target.startswith(b"/"):
+        if absolute := _ABSOLUTE.match(target):
+            authority = absolute.group(1).rpartition(b"@")[2]
+            target = target[absolute.end() :]
+        target = b"/" + target.removeprefix(b"*").removeprefix(b"/")
+    path, _, query = target.partition(b"?")
+    if b"#" in target:
+        return Target(path.partition(b"#")[0], query.partition(b"#")[0], authority)
+    return Target(path, query, authority)
+
+
+def is_plain(path: bytes) -> bool:
+    """Whether the path begins with a slash and has one reading only: its own segments."""
+    if not path.isascii() and not is_text(path):
+        return False
+    text = path.decode("latin-1")  # searching text costs a fifth of searching bytes
+    return text[:1] == "/" != text[-1:] and not (
+        "%" in text or "//" in text or "/." in text or ";" in text or "\\" in text or "#" in text
+    )
+
+
+def is_text(data: bytes) -> bool:
+    """Whether the bytes are UTF-8, as nearly always."""
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def path_segments(path: bytes) -> PathReading:
+    """The path split at slashes, empty segments dropped, nothing decoded."""
+    return tuple(part for part in path.split(b"/") if part)
+
+
+def readings(path: bytes) -> tuple[PathReading, ...]:
+    """Every usual reading, without repetition, the standard one first (RFC 3986: split, decode once, resolve dots).
+
+    Raises ``VaultError(BAD_REQUEST)`` for a path that is made to have more than ``MOST`` spellings, or more than ``MOST_BYTES`` of them.
+    """
+    decoded = unquote_to_bytes(path)
+    if is_plain(decoded) and decoded.count(b"/") == path.count(b"/") and b"\0" not in decoded:
+        return path_segments(decoded), path_segments(path)  # nothing but harmless escapes, such as %20
+    most = max(LEAST, min(MOST_READINGS, MOST_BYTES // len(path)))
+    found: dict[PathReading, None] = {_standard(path): None}
+    seen = {(path, 2)}
+    waiting = [(path, 2)]
+    while waiting:
+        text, decodes = waiting.pop()
+        for reading in _segmentwise(text, decodes):
+            found.setdefault(reading)
+        for state in _steps(text, decodes):
+            if state not in seen:
+                seen.add(state)
+                waiting.append(state)
+        if len(seen) > most:
+            raise VaultError(
+                Code.BAD_REQUEST, "The request path can be read in too many ways; write it without escapes."
+            )
+    for reading in tuple(found):
+        if not is_text(b"".join(reading)):
+            found.update(dict.fromkeys(_as_text(reading)))
+    return tuple(found)
+
+
+def _as_text(reading: PathReading) -> Iterator[PathReading]:
+    """The same segments for applications that make text of them whatever they hold."""
+    for make in (without_foreign, _shortened, _replaced, _from_latin):
+        yield tuple(filter(None, map(make, reading)))
+
+
+def without_foreign(data: bytes) -> bytes:
+    """The bytes without those that are no UTF-8."""
+    return data.decode(errors="ignore").encode()
+
+
+def _replaced(data: bytes) -> bytes:
+    return data.decode(errors="replace").encode()
+
+
+def _from_latin(data: bytes) -> bytes:
+    return data if is_text(data) else data.decode("latin-1").encode()
+
+
+def _shortened(data: bytes) -> bytes:
+    return without_foreign(_OVERLONG.sub(lambda found: bytes([(found[0][-2] & 3) << 6 | found[0][-1] & 63]), data))
+
+
+def looser(reading: PathReading) -> Iterator[PathReading]:
+    """The same path for applications that see less in it than is there; none for most paths.
+
+    IIS and Windows drop dots and white space at the end of a segment; Rails, Spring and ASP.NET take ``.json`` and any
+    other ending of the last segment for a wish, not for a part of the name. A server that decodes a path and hands it on
+    undoes ``%3f`` and ``%23`` as well, and the next one sees a query or a fragment begin there.
+    """
+    trimmed = tuple(kept for part in reading if (kept := part.strip(_BLANK).rstrip(_BLANK + b".")))
+    if trimmed != reading:
+        yield trimmed
+    if trimmed and (asked := _ASKED.search(trimmed[-1])):
+        yield (*trimmed[:-1], *path_segments(trimmed[-1][: asked.start()]))
+    if trimmed and b"." in trimmed[-1]:
+        bare = _FORMAT.sub(b"", trimmed[-1])
+        if bare != trimmed[-1]:
+            yield (*trimmed[:-1], bare) if bare else trimmed[:-1]
+
+
+def _standard(path: bytes) -> PathReading:
+    kept: list[bytes] = []
+    for part in path.split(b"/")[1:]:
+        segment = unquote_to_bytes(part)
+        if segment == b"..":
+            del kept[-1:]
+        elif segment != b".":
+            kept.append(segment)
+    return tuple(segment for segment in kept if segment)
+
+
+def _segmentwise(text: bytes, decodes: int) -> list[PathReading]:
+    """The text split as it is, and with each segment decoded after the split."""
+    current = path_segments(text)
+    out = [current]
+    if _ESCAPE.search(text):
+        for _ in range(decodes):
+            current = tuple([unquote_to_bytes(segment) if b"%" in segment else segment for segment in current])
+            out.append(current)
+    return out
+
+
+def _steps(text: bytes, decodes: int) -> list[tuple[bytes, int]]:
+    """The spellings one step further: decoded, or cleaned in one of the ways that servers clean."""
+    steps = []
+    if decodes and _ESCAPE.search(text):
+        steps.append((unquote_to_bytes(text), decodes - 1))
+        steps.append((_decode_but_separators(text), decodes - 1))
+        if _WIDE_ESCAPE.search(text):  # IIS
+            steps.append((_WIDE_ESCAPE.sub(rb"%\1", text), decodes))
+    if b"\\" in text:
+        steps.append((text.replace(b"\\", b"/"), decodes))
+    if b";" in text:
+        steps.append((_PARAMETERS.sub(b"", text), decodes))
+    if b"//" in text:
+        steps.append((_SLASHES.sub(b"/", text), decodes))
+    if text.startswith(b"//"):
+        steps.append((b"/" + text.lstrip(b"/").partition(b"/")[2], decodes))  # what WHATWG's parser takes for a host
+    if b"\0" in text:
+        steps.append((text.partition(b"\0")[0], decodes))  # where text in C ends
+    if b"/." in text:
+        steps.append((_resolve(text), decodes))
+    if not is_text(text):
+        steps.append((without_foreign(text), decodes))
+        if _OVERLONG.search(text):
+            steps.append((_shortened(text), decodes))
+    return steps
+
+
+def _decode_but_separators(text: bytes) -> bytes:
+    parts = _SEPARATOR_ESCAPES.split(text)
+    parts[::2] = [unquote_to_bytes(part) for part in parts[::2]]
+    parts[1::2] = [b"%" + part for part in parts[1::2]]
+    return b"".join(parts)
+
+
+def _resolve(text: bytes) -> bytes:
+    """Dot segments resolved (RFC 3986, 5.2.4); an empty segment counts as one, as it does there."""
+    kept: list[bytes] = []
+    for part in text.split(b"/")[1:]:
+        if part == b"..":
+            del kept[-1:]
+        elif part != b".":
+            kept.append(part)
+    return b"/" + b"/".join(kept)

@@ -1,0 +1,214 @@
+"""Path templates of rules: ``/contacts/{id}``, ``/files/{path*}``, ``/contacts/{id}.json``.
+
+A template is a sequence of segments. How specific one is against another is decided by what they can match:
+a template is more specific when every path it matches is matched by the other as well.
+"""
+
+import enum
+import re
+from dataclasses import dataclass
+from itertools import count
+
+from proxy.redactor import form
+
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FORBIDDEN = re.compile(r"[\s?#%\\;]")
+
+
+class SegmentKind(enum.IntEnum):
+    """What a segment takes, the most specific first."""
+
+    LITERAL = 0  #: exactly its text
+    MIXED = 1  #: text around placeholders, ``{id}.json``
+    ONE = 2  #: any one segment, ``{id}``
+    REST = 3  #: one or more segments to the end, ``{path*}``
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateSegment:
+    """One segment: its literal text (LITERAL) or glob with ``*`` for the placeholders (MIXED), and the names in it."""
+
+    kind: SegmentKind
+    text: str
+    names: tuple[str, ...] = ()
+
+    def regex(self, flags: int = 0) -> re.Pattern[bytes]:
+        """A MIXED segment as an expression over the bytes of a path segment, one group a placeholder.
+
+        A placeholder takes as little as it can, for good (an atomic group): the time grows with the path, not with a power of it.
+        """
+        first, *others = (re.escape(part) for part in self.text.split("*"))
+        source = (
+            first
+            + "".join(f"(?>(.+?){part})" for part in others[:-1])
+            + "".join(f"(.+?){part}" for part in others[-1:])
+        )
+        return re.compile(source.encode(), re.DOTALL | flags)
+
+
+@dataclass(frozen=True, slots=True)
+class PathTemplate:
+    """A parsed path template; ``names`` are all placeholders in order."""
+
+    text: str
+    segments: tuple[TemplateSegment, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for segment in self.segments for name in segment.names)
+
+    @property
+    def shape(self) -> tuple[tuple[SegmentKind, str], ...]:
+        """The template without the names of its placeholders: equal shapes match the same paths."""
+        return tuple((segment.kind, segment.text) for segment in self.segments)
+
+
+def parse_template(text: str) -> PathTemplate:
+    """Parse a template; ``ValueError`` with a sentence that says what to write instead."""
+    if not text.startswith(("/", "^/")):
+        raise ValueError("a path begins with '/'")
+    if near := _other_language(text):
+        raise ValueError(near)
+    if found := _FORBIDDEN.search(text):
+        raise ValueError(_forbidden(found.group()))
+    parts = [part for part in text.split("/") if part]
+    segments = tuple(_segment(part) for part in parts)
+    for part, segment in zip(parts[:-1], segments[:-1], strict=True):
+        if segment.kind is SegmentKind.REST:
+            raise ValueError(f"'{part}' takes the rest of the path and must stand last")
+    if "." in parts or ".." in parts:
+        raise ValueError("write the path without '.' and '..' segments")
+    template = PathTemplate(text, segments)
+    seen: set[str] = set()
+    for name in template.names:
+        if name in seen:
+            raise ValueError(f"the placeholder {{{name}}} stands twice; give each its own name")
+        seen.add(name)
+    return template
+
+
+#: Placeholders of other frameworks, and what tells them; each is followed by a name, or by none.
+_COLON = re.compile(r"/:([A-Za-z_][A-Za-z0-9_]*)[?*+]?(?:\([^/]*\))?(?=[/.-]|$)")
+_ANGLE = re.compile(r"<(?:[A-Za-z_]+:)?([A-Za-z_][A-Za-z0-9_]*)>")
+_TYPED = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*):[^{}]*(?:\{[^{}]*\}[^{}]*)*\}")
+_NAMED_GROUP = re.compile(r"\(\?P?<([A-Za-z_][A-Za-z0-9_]*)>(?:[^()]|\([^()]*\))*\)")
+_GROUP = re.compile(r"\((?:[^()]|\([^()]*\))*\)[*+?]?|\[[^\[\]/]*\][*+?]?(?:\{[0-9,]+\})?|\\[dwsDWS][*+?]?|\.[*+]|[*+]")
+_EXPRESSION = re.compile(r"^\^|\$$|\\[dwsDWS.]|\.[*+]|\[[^\[\]/]*\]|\((?:\?|[^()]*[|\\*+])")
+_STAR = re.compile(r"/\*\*?$")
+
+
+def _other_language(text: str) -> str | None:
+    """What to write in place of a placeholder of another framework or of an expression; ``None`` where there is none of them."""
+    written = _NAMED_GROUP.sub(r"{\1}", text)
+    written = _TYPED.sub(r"{\1}", _ANGLE.sub(r"{\1}", _COLON.sub(r"/{\1}", _STAR.sub("/{rest*}", written))))
+    bare = _PLACEHOLDER.sub("", written)
+    if _EXPRESSION.search(bare):
+        numbers = count(2)
+        names = set(_PLACEHOLDER.findall(written))
+        written = written.removeprefix("^").removesuffix("$")
+
+        def name(_: re.Match[str]) -> str:
+            fresh = "id" if "id" not in names else next(f"id{n}" for n in numbers if f"id{n}" not in names)
+            names.add(fresh)
+            return f"{{{fresh}}}"
+
+        parts = [part if _PLACEHOLDER.fullmatch(part) else _GROUP.sub(name, part) for part in written.split("/")]
+        return f"a path is a template and no regular expression; write {'/'.join(parts)}"
+    return None if written == text else f"a placeholder is written in braces, by its name alone; write {written}"
+
+
+def _forbidden(character: str) -> str:
+    if character in "?#":
+        return "a path ends before '?'; name query parameters under query:"
+    if character == "%":
+        return "write the character itself, not its percent-escape; every spelling is matched"
+    if character == ";":
+        return "leave out ';' parameters; they are matched by themselves"
+    return "a path holds no spaces and no backslashes"
+
+
+def _segment(part: str) -> TemplateSegment:
+    names = []
+    for inner in _PLACEHOLDER.findall(part):
+        name = inner.removesuffix("*")
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"'{{{inner}}}' is not a placeholder; write {{id}} or {{path*}}")
+        if inner.endswith("*") and part != f"{{{inner}}}":
+            raise ValueError(f"'{{{inner}}}' takes slashes and must be a whole segment")
+        names.append(name)
+    text = _PLACEHOLDER.sub("*", part)
+    if "{" in text or "}" in text:
+        raise ValueError(f"unmatched brace in '{part}'; a placeholder is {{id}}")
+    return _typed(part, text, tuple(names))
+
+
+def _typed(part: str, text: str, names: tuple[str, ...]) -> TemplateSegment:
+    if "**" in text or text.count("*") != len(names):
+        raise ValueError(f"'{part}': put text between two placeholders, and no '*' outside of braces")
+    if not names:
+        return TemplateSegment(SegmentKind.LITERAL, text)
+    if text != "*":
+        return TemplateSegment(SegmentKind.MIXED, text, names)
+    return TemplateSegment(SegmentKind.REST if part.endswith("*}") else SegmentKind.ONE, "", names)
+
+
+def covers(wide: PathTemplate, narrow: PathTemplate) -> bool:
+    """Whether every path that ``narrow`` matches is matched by ``wide`` as well."""
+    for index, segment in enumerate(narrow.segments):
+        if index >= len(wide.segments):
+            return False
+        if wide.segments[index].kind is SegmentKind.REST:
+            return True
+        if not _holds(wide.segments[index], segment):
+            return False
+    return len(wide.segments) == len(narrow.segments)
+
+
+def overlaps(one: PathTemplate, other: PathTemplate) -> bool:
+    """Whether some path is matched by both."""
+    for first, second in zip(one.segments, other.segments, strict=False):
+        if SegmentKind.REST in (first.kind, second.kind):
+            return True
+        if not _meets(first, second):
+            return False
+    return len(one.segments) == len(other.segments)
+
+
+def meet(one: PathTemplate, other: PathTemplate) -> tuple[tuple[SegmentKind, str], ...] | None:
+    """The shape of a template for exactly the paths that both match; ``None`` when no template can say that."""
+    longer, shorter = (one, other) if len(one.segments) >= len(other.segments) else (other, one)
+    shape = []
+    for index, segment in enumerate(longer.segments):
+        rival = shorter.segments[min(index, len(shorter.segments) - 1)]
+        if not (_holds(segment, rival) or _holds(rival, segment)):
+            return None
+        chosen = rival if _holds(segment, rival) and rival.kind is not SegmentKind.REST else segment
+        shape.append((chosen.kind, chosen.text))
+    return tuple(shape)
+
+
+def _holds(wide: TemplateSegment, narrow: TemplateSegment) -> bool:
+    if wide.kind is SegmentKind.REST:
+        return True
+    if narrow.kind is SegmentKind.REST:
+        return False
+    if wide.kind is SegmentKind.ONE:
+        return True
+    if narrow.kind is SegmentKind.ONE or (narrow.kind is SegmentKind.MIXED and wide.kind is SegmentKind.LITERAL):
+        return False
+    if wide.kind is SegmentKind.LITERAL:
+        return wide.text == narrow.text
+    # A character that no template holds stands for whatever the narrow placeholders take.
+    return wide.regex().fullmatch(narrow.text.replace("*", "\0").encode()) is not None
+
+
+def _meets(one: TemplateSegment, other: TemplateSegment) -> bool:
+    if SegmentKind.ONE in (one.kind, other.kind):
+        return True
+    if one.kind is SegmentKind.LITERAL and other.kind is SegmentKind.LITERAL:
+        return one.text == other.text
+    if one.kind is SegmentKind.MIXED and other.kind is SegmentKind.MIXED:
+        return form.patterns_overlap(one.text, other.text)
+    mixed, literal = (one, other) if one.kind is SegmentKind.MIXED else (other, one)
+    return mixed.regex().fullmatch(literal.text.encode()) is not None

@@ -1,0 +1,1 @@
+"""The SQLite engine: one writer thread with group commit, readers beside it, tables made from layouts."""

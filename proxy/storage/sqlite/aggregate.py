@@ -1,0 +1,161 @@
+"""Figures over groups of rows, exact and in bounded memory, however many rows and groups there are.
+
+A group that is on the page is among the first groups of every part of the table that has rows of it. So many rows are
+taken part by part in the order in which they lie on disk, each part answers its first groups, and these are added up.
+Walking an index instead would fetch every row from somewhere else. It is done where the index alone has all that is
+asked, and where the groups of the page have few rows.
+"""
+# ruff: noqa: S608 - names have passed names.check_names and asked.Asked; every value is a parameter
+
+from collections.abc import Iterable
+from sqlite3 import Connection
+from typing import Any as Anything
+from typing import NamedTuple
+
+from proxy.storage.query import AggregateFunction, AggregateGroup, AggregateMetric, Grouping
+from proxy.storage.rows import ColumnValue
+from proxy.storage.sqlite.plan import Planner, condition_columns
+from proxy.storage.sqlite.statements import Statements
+from proxy.storage.sqlite.where import SqlCondition, join_conditions, name_of
+
+_WORD = 32  #: bits of the lower half of a sum
+_LOW = 2**_WORD - 1
+#: Rows of a part: their pages fit the connection's cache, so that finding where it ends reads nothing twice.
+PART = 20_000
+#: Rows that may be fetched from all over the table before reading all of it costs less.
+SCATTERED = 20_000
+
+
+class _Asked(NamedTuple):
+    """A grouping in SQL."""
+
+    table: str
+    query: Grouping
+    keys: list[str]
+    figures: list[str]
+    source: str
+    condition: SqlCondition
+
+
+def sqlite_aggregate(connection: Connection, sql: Statements, query: Grouping) -> list[AggregateGroup]:
+    """The answer to ``Store.aggregate``; ``query`` as ``Asked`` made it."""
+    if query.after == ():
+        return []  # the only group there is was the one before
+    planner = Planner(connection, sql.layout, query.now)
+    way = planner.way(query.where)
+    keys = [name_of(column) for column in query.keys]
+    figures = [column for metric in query.metrics for column in _columns(metric)]
+    asked = _Asked(sql.layout.table, query, keys, figures, way.source, way.condition)
+    if way.narrow or not keys or _is_walked(planner, asked):
+        return [_group(raw, query) for raw in _grouped(connection, asked, asked.condition)]
+    whole = asked._replace(source=f"{planner.rows} NOT INDEXED", condition=planner.walk(query.where, "@rid"))
+    return _in_parts(connection, whole)
+
+
+def _grouped(connection: Connection, asked: _Asked, condition: SqlCondition) -> Iterable[tuple[Anything, ...]]:
+    """The first groups of the rows that hold."""
+    keys, query = asked.keys, asked.query
+    conditions = [condition]
+    if query.after is not None:
+        conditions.append(_later(keys, query.after))
+    text, values = join_conditions(conditions, "AND")
+    grouped = f"GROUP BY {', '.join(keys)} ORDER BY {', '.join(keys)}" if keys else ""
+    columns = ", ".join([*keys, "ifnull(min(r.rid), 0)", *asked.figures])
+    statement = f"SELECT {columns} FROM {asked.source} WHERE {text} {grouped} LIMIT ?"
+    return connection.execute(statement, [*values, query.limit])
+
+
+def _is_walked(planner: Planner, asked: _Asked) -> bool:
+    """Whether to walk the index of the key: it has everything, or the groups of a page have few rows."""
+    query = asked.query
+    if len(query.keys) > 1 or planner.index_of(query.keys[0]) is None:
+        return False
+    used = {metric.column for metric in query.metrics} | condition_columns(query.where)
+    if planner.is_bare and used <= {None, query.keys[0], "@rid"}:
+        return True
+    name, last = asked.keys[0], None if query.after is None else query.after[0]
+    start = last
+    for _ in range(query.limit):
+        found = planner.next_value(name, last)
+        if found is None:
+            break
+        last = found
+    text = f"SELECT 1 FROM r_{asked.table} AS r WHERE {name} <= ?"
+    values: list[object] = [last]
+    if start is not None:
+        text, values = f"{text} AND {name} > ?", [last, start]
+    return last is not None and planner.count(text, values, SCATTERED) < SCATTERED
+
+
+def _in_parts(connection: Connection, asked: _Asked) -> list[AggregateGroup]:
+    query = asked.query
+    groups: dict[tuple[ColumnValue, ...], AggregateGroup] = {}
+    end = f"SELECT rid FROM r_{asked.table} WHERE rid > ? ORDER BY rid LIMIT 1 OFFSET {PART - 1}"
+    first: int | None = 0
+    while first is not None:
+        found = connection.execute(end, (first,)).fetchone()
+        last = None if found is None else found[0]
+        text, values = asked.condition
+        part = (f"{text} AND r.rid > ?{'' if last is None else ' AND r.rid <= ?'}", [*values, first])
+        if last is not None:
+            part[1].append(last)
+        for raw in _grouped(connection, asked, part):
+            group = _group(raw, query)
+            before = groups.get(group.keys)
+            groups[group.keys] = group if before is None else _added(before, group, query)
+        first = last
+        for keys in sorted(groups, key=_place)[query.limit :]:
+            del groups[keys]  # other parts can only add groups before these
+    return [groups[keys] for keys in sorted(groups, key=_place)]
+
+
+def _added(one: AggregateGroup, other: AggregateGroup, query: Grouping) -> AggregateGroup:
+    figures = tuple(
+        mine if theirs is None else theirs if mine is None else _both(metric.func, mine, theirs)
+        for metric, mine, theirs in zip(query.metrics, one.figures, other.figures, strict=True)
+    )
+    return AggregateGroup(one.keys, figures, min(one.rid, other.rid))
+
+
+def _both(func: AggregateFunction, one: int, other: int) -> int:
+    if func is AggregateFunction.MIN:
+        return min(one, other)
+    return max(one, other) if func is AggregateFunction.MAX else one + other
+
+
+def _place(keys: tuple[ColumnValue, ...]) -> tuple[tuple[bool, Anything], ...]:
+    return tuple((key is not None, key) for key in keys)
+
+
+def _later(keys: list[str], after: tuple[ColumnValue, ...]) -> SqlCondition:
+    """Groups whose keys come after those; nothing comes before every value."""
+    places: list[SqlCondition] = []
+    for place, (name, last) in enumerate(zip(keys, after, strict=True)):
+        same = [f"{other} IS ?" for other in keys[:place]]
+        beyond = f"{name} IS NOT NULL" if last is None else f"{name} > ?"
+        here = [] if last is None else [last]
+        places.append((f"({' AND '.join([*same, beyond])})", [*after[:place], *here]))
+    return join_conditions(places, "OR")
+
+
+def _columns(metric: AggregateMetric) -> list[str]:
+    """A sum may not fit 64 bits: its upper and its lower half are summed apart."""
+    if metric.column is None:
+        return ["count(*)"]
+    name = name_of(metric.column)
+    if metric.func is AggregateFunction.SUM:
+        return [f"sum({name} >> {_WORD})", f"sum({name} & {_LOW})"]
+    return [f"{metric.func}({name})"]
+
+
+def _group(raw: tuple[Anything, ...], query: Grouping) -> AggregateGroup:
+    width = len(query.keys)
+    left = iter(raw[width + 1 :])
+    figures: list[int | None] = []
+    for metric in query.metrics:
+        figure = next(left)
+        if metric.func is AggregateFunction.SUM:
+            low = next(left)
+            figure = 0 if figure is None else (figure << _WORD) + low
+        figures.append(figure)
+    return AggregateGroup(raw[:width], tuple(figures), raw[width])

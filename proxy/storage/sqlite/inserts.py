@@ -1,0 +1,310 @@
+"""``INSERT`` of many rows: as few statements as can be, and only of the columns that rows have values in.
+
+What the driver and SQLite do for each statement is done once for many rows. What they do for each value of a row is spared where there
+is none: a record of the record-based family has 63 columns beside its body and values in a few of them, mostly the same ones.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from operator import itemgetter
+from sqlite3 import Connection
+from typing import Any
+
+from proxy.storage.changes import ANY_ROW, Attach, Detach, Remember, UpdateFile
+from proxy.storage.rows import File, Past, StoredReply
+
+#: Rows from which on they are inserted many a statement; fewer go row by row, which costs no more.
+_FEW = 16
+#: Rows that one statement then inserts: any number is a few of these. Each statement makes the thread wait for the interpreter's
+#: lock several times, so what batches of 100 come to, which is as many as a caller may send, takes one.
+_RUNS = (512, 400, 300, 256, 200, 128, 100, 64, 32, 16, 8, 4, 2, 1)
+#: Values in such a statement at most. SQLite takes 32,766 (https://www.sqlite.org/limits.html, section 9); texts and compiled
+#: statements stay small.
+_VALUES = 8192
+
+#: Columns that have to be left out, so that looking whether they can be is worth it.
+WORTH = 12
+#: Calls after which it is looked anew which columns are needed: some row may have had more than all others.
+AGE = 1000
+
+#: The values of one row, in the order of the columns.
+_Values = tuple[Any, ...]
+
+
+class Rows:
+    """An ``INSERT``, many rows a statement: what the driver does for each statement is done once for all of them."""
+
+    __slots__ = ("_head", "_marks", "_runs", "_texts", "single")
+
+    def __init__(self, head: str, width: int) -> None:
+        self._head = f"{head} VALUES "
+        self._marks = f"({', '.join('?' * width)})"
+        self.single = self._text(1)
+        self._runs = [length for length in _RUNS if length * width <= _VALUES]
+        self._texts: dict[int, str] = {}  # of those lengths that came up: most tables never see a large batch
+
+    def write(self, connection: Connection, rows: Sequence[_Values]) -> None:
+        """Insert all of them, in their order."""
+        start, count = 0, len(rows)
+        if count < _FEW:
+            connection.executemany(self.single, rows)
+            return
+        for length in self._runs:
+            while count - start >= length:
+                end = start + length
+                text = self._texts.get(length) or self._texts.setdefault(length, self._text(length))
+                connection.execute(text, [*chain.from_iterable(rows[start:end])])
+                start = end
+
+    def _text(self, length: int) -> str:
+        return self._head + ", ".join([self._marks] * length)
+
+
+class _Chosen:
+    """The statement on some of the columns."""
+
+    __slots__ = ("_left", "_nothing", "_pick", "_rows", "places")
+
+    def __init__(self, table: str, columns: Sequence[str], places: frozenset[int]) -> None:
+        chosen = sorted(places)
+        left = [place for place in range(len(columns)) if place not in places]
+        self.places = places
+        self._rows = Rows(f"INSERT INTO {table} ({', '.join([columns[place] for place in chosen])})", len(chosen))
+        self._pick = itemgetter(*chosen)
+        self._left = itemgetter(*left)
+        self._nothing = (None,) * len(left)
+
+    def serves(self, rows: Iterable[_Values]) -> bool:
+        """Whether the rows have values in these columns only."""
+        left, nothing = self._left, self._nothing
+        return all(left(row) == nothing for row in rows)
+
+    def write(self, connection: Connection, rows: Iterable[_Values]) -> None:
+        """Insert rows that it ``serves``."""
+        self._rows.write(connection, [*map(self._pick, rows)])
+
+
+class Inserts:
+    """The rows of one table. The columns that are named are those of the rows before, so that few statements get compiled."""
+
+    __slots__ = ("_age", "_chosen", "_columns", "_table", "_whole", "single")
+
+    def __init__(self, table: str, columns: Sequence[str]) -> None:
+        self._table = table
+        self._columns = tuple(columns)
+        self._whole = Rows(f"INSERT INTO {table} ({', '.join(columns)})", len(self._columns))
+        self._chosen: _Chosen | None = None
+        self._age = AGE
+        self.single = self._whole.single
+
+    def write(self, connection: Connection, rows: Sequence[_Values]) -> None:
+        """Insert all of them, in their order."""
+        if len(self._columns) <= 2 * WORTH:
+            self._whole.write(connection, rows)
+            return
+        chosen, self._age = self._chosen, self._age + 1
+        if self._age > AGE:
+            self._age = 0
+            chosen = self._choose(_used(rows))
+        elif chosen is not None and not chosen.serves(rows):
+            chosen = self._choose(chosen.places | _used(rows))
+        (chosen or self._whole).write(connection, rows)
+
+    def _choose(self, places: frozenset[int]) -> _Chosen | None:
+        worth = len(self._columns) - len(places) >= WORTH
+        self._chosen = _Chosen(self._table, self._columns, places) if worth else None
+        return self._chosen
+
+
+def _used(rows: Sequence[_Values]) -> frozenset[int]:
+    """The places in which any row has a value."""
+    return frozenset(place for place, column in enumerate(zip(*rows, strict=True)) if column.count(None) < len(column))
+
+
+# What stands beside the rows: past versions (``h_<table>``), files (``f_``), replies (``i_``) with the rows that they show (``l_``), and
+# objects let go (``doomed``).
+#
+# Most tables of most vaults never have any of it. So nothing of it costs a statement before the first of its kind was
+# written (``Used``): removing a row looks for past versions and files only where there have been some.
+
+
+# ruff: noqa: S608 - names have passed names.check_names; every value is a parameter
+
+
+#: Columns of each table, in the order of ``Past``, ``File`` and ``Reply``.
+PAST = "rid, version, key, at, salt, body"
+FILE = "file_id, rid, name, object, size, created_at, updated_at, sealed"
+REPLY = "key, expires_at, digest, sealed"
+
+DOOMED = "SELECT object FROM doomed ORDER BY id LIMIT ?"
+ABSOLVE = "DELETE FROM doomed WHERE object = ?"
+
+
+class Used:
+    """Whether a table may have past versions, files, and replies that show rows. It is told before they are written, and never taken back."""
+
+    __slots__ = ("files", "links", "past")
+
+    def __init__(self, *, past: bool = True, files: bool = True, links: bool = True) -> None:
+        self.past = past
+        self.files = files
+        self.links = links
+
+
+class AuxStatements:
+    """The statements on what stands beside the rows of one table."""
+
+    def __init__(self, table: str) -> None:
+        rows, past, files, links = (f"{prefix}_{table}" for prefix in "rhfl")
+        there = f"EXISTS (SELECT 1 FROM {rows} WHERE rid = ?1)"
+        self.inscribe = f"INSERT INTO {past} ({PAST}) VALUES (?, ?, ?, ?, ?, ?)"
+        self.forget = f"DELETE FROM {past} WHERE rid = ?1 AND {there}"
+        self.attach = (
+            f"INSERT INTO {files} ({FILE}) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8"
+            f" WHERE EXISTS (SELECT 1 FROM {rows} WHERE rid = ?2)"
+        )
+        self.amend = (
+            f"UPDATE {files} SET rid = ?1, name = ?2, object = ?3, size = ?4, updated_at = ?5, sealed = ?6"
+            f" WHERE file_id = ?7 AND rid = ?8 AND object = coalesce(?9, object) AND {there}"
+        )
+        self.detach = f"DELETE FROM {files} WHERE file_id = ? AND rid = ?"
+        doom = f"INSERT OR IGNORE INTO doomed (object) SELECT object FROM {files}"
+        self.doom_other = f"{doom} WHERE file_id = ? AND rid = ? AND object <> ?"
+        self.doom_one = f"{doom} WHERE file_id = ? AND rid = ?"
+        self.doom_of_row = f"{doom} WHERE rid = ? ORDER BY created_at, file_id"
+        self.remove_files = f"DELETE FROM {files} WHERE rid = ?"
+        self._replying(table)
+        newest = "WHERE key = ? ORDER BY at DESC, version DESC, rid DESC LIMIT ? OFFSET ?"
+        self.past = f"SELECT {PAST} FROM {past} {newest}"
+        self.past_sizes = f"SELECT length(body) FROM {past} {newest}"
+        self.past_scan = f"SELECT {PAST} FROM {past} WHERE (rid, version) > (?, ?) ORDER BY rid, version LIMIT ?"
+        self.pasts = f"SELECT count(*) FROM {past} WHERE key = ?"
+        self.files_head = f"SELECT {FILE} FROM {files} WHERE rid IN"
+        self.file_scan = f"SELECT {FILE} FROM {files} WHERE file_id > ? ORDER BY file_id LIMIT ?"
+        #: By ``Part``: the new bytes, the place, the bytes that have to be there.
+        self.recast = (
+            f"UPDATE {rows} SET body = ?, key_sealed = ? WHERE rid = ? AND body = ? AND key_sealed IS ?",
+            f"UPDATE s_{table} SET body = ? WHERE sid = ? AND rid = ? AND body = ?",
+            f"UPDATE {past} SET body = ? WHERE rid = ? AND version = ? AND body = ?",
+            f"UPDATE {files} SET sealed = ? WHERE file_id = ? AND rid = ? AND sealed = ?",
+        )
+        self.prune_past = (
+            f"DELETE FROM {past} WHERE rowid IN"
+            f" (SELECT rowid FROM {past} WHERE at < ? ORDER BY at, rid, version LIMIT ?)"
+        )
+        self.has_past = f"SELECT EXISTS (SELECT 1 FROM {past})"
+        self.has_files = f"SELECT EXISTS (SELECT 1 FROM {files})"
+        self.has_links = f"SELECT EXISTS (SELECT 1 FROM {links})"
+
+    def _replying(self, table: str) -> None:
+        replies, links = f"i_{table}", f"l_{table}"
+        there = f"EXISTS (SELECT 1 FROM r_{table} WHERE rid = ?1)"
+        self.remember = (
+            f"INSERT INTO {replies} ({REPLY}) VALUES (?, ?, ?, ?) ON CONFLICT (key) DO UPDATE"
+            " SET expires_at = excluded.expires_at, digest = excluded.digest, sealed = excluded.sealed"
+            " WHERE expires_at <= ?"
+        )
+        self.unlink_reply = f"DELETE FROM {links} WHERE reply = ?"
+        self.link = f"INSERT INTO {links} (rid, reply, files) VALUES (?, ?, ?)"
+        # Its row may have gone between the write and this answer, which is kept after it.
+        self.blank_late = f"UPDATE {replies} SET sealed = x'' WHERE key = ?2 AND ?1 >= 0 AND NOT {there}"
+        blank = (
+            f"UPDATE {replies} SET sealed = x'' WHERE key IN (SELECT reply FROM {links} WHERE rid IN (?1, {ANY_ROW})"
+        )
+        self.blank = f"{blank} AND {there})"
+        self.blank_files = f"{blank} AND files)"
+        self.unlink = f"DELETE FROM {links} WHERE rid IN (?1, {ANY_ROW}) AND {there}"
+        self.prune_links = (
+            f"DELETE FROM {links} WHERE reply IN"
+            f" (SELECT key FROM {replies} WHERE expires_at <= ? ORDER BY expires_at, key LIMIT ?)"
+        )
+        self.reply = f"SELECT {REPLY} FROM {replies} WHERE key = ? AND expires_at > ?"
+        self.reply_scan = f"SELECT {REPLY} FROM {replies} WHERE key > ? ORDER BY key LIMIT ?"
+        self.prune_replies = (
+            f"DELETE FROM {replies} WHERE rowid IN"
+            f" (SELECT rowid FROM {replies} WHERE expires_at <= ? ORDER BY expires_at, key LIMIT ?)"
+        )
+
+    def used(self, connection: Connection) -> Used:
+        """What the table has at this moment."""
+        past, files, links = (
+            bool(connection.execute(text).fetchone()[0]) for text in (self.has_past, self.has_files, self.has_links)
+        )
+        return Used(past=past, files=files, links=links)
+
+    def prune(self, connection: Connection, before: int, now: int, limit: int) -> int:
+        """What ``Store.prune`` does, inside the caller's transaction."""
+        past = connection.execute(self.prune_past, (before, limit)).rowcount
+        connection.execute(self.prune_links, (now, limit))
+        return past + connection.execute(self.prune_replies, (now, limit)).rowcount
+
+    def show(self, connection: Connection, changes: Sequence[Remember]) -> None:
+        """Note of replies which rows they show; one whose row is gone by now shows nothing."""
+        connection.executemany(self.unlink_reply, [(change.reply.key,) for change in changes])
+        links = [(rid, change.reply.key, change.files) for change in changes for rid in change.rids]
+        if links:
+            connection.executemany(self.link, links)
+            connection.executemany(self.blank_late, [link[:2] for link in links])
+
+    def remove_shown(self, connection: Connection, rids: Sequence[tuple[int]]) -> None:
+        """Take away the sealed bytes of replies that show one of these rows."""
+        connection.executemany(self.blank, rids)
+        connection.executemany(self.unlink, rids)
+
+    def file(self, connection: Connection, change: Attach | UpdateFile | Detach) -> bool:
+        """Make one change to files; ``False`` when its precondition does not hold."""
+        if isinstance(change, Attach):
+            return connection.execute(self.attach, change.file).rowcount == 1
+        if isinstance(change, Detach):
+            place = (change.file_id, change.rid)
+            connection.execute(self.doom_one, place)
+            return connection.execute(self.detach, place).rowcount == 1
+        file, holder, was = change
+        connection.execute(self.doom_other, (file.file_id, holder, file.object))
+        return connection.execute(self.amend, (*file[1:5], *file[6:], file.file_id, holder, was)).rowcount == 1
+
+
+def read_past(raw: tuple[Any, ...]) -> Past:
+    """A past version from what ``past`` selects."""
+    return Past(*raw)
+
+
+def read_file(raw: tuple[Any, ...]) -> File:
+    """A file from what ``files_head`` and ``file_scan`` select."""
+    return File(*raw)
+
+
+def read_reply(raw: tuple[Any, ...]) -> StoredReply:
+    """A reply from what ``reply`` selects."""
+    return StoredReply(*raw)
+
+
+def create_aux_tables(table: str) -> list[str]:
+    """The statements that make the four tables beside a schema's rows."""
+    past = (
+        f"CREATE TABLE h_{table} (rid INTEGER NOT NULL, version INTEGER NOT NULL, key BLOB NOT NULL,"
+        " at INTEGER NOT NULL, salt BLOB NOT NULL, body BLOB NOT NULL)"
+    )
+    files = (
+        f"CREATE TABLE f_{table} (file_id BLOB NOT NULL, rid INTEGER NOT NULL, name BLOB NOT NULL, object TEXT NOT NULL,"
+        " size INTEGER NOT NULL, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, sealed BLOB NOT NULL)"
+    )
+    replies = (
+        f"CREATE TABLE i_{table} (key BLOB NOT NULL, expires_at INTEGER NOT NULL, digest BLOB NOT NULL,"
+        " sealed BLOB NOT NULL)"
+    )
+    return [
+        past,
+        f"CREATE UNIQUE INDEX hr_{table} ON h_{table} (rid, version)",
+        f"CREATE INDEX hk_{table} ON h_{table} (key, at, version, rid)",
+        f"CREATE INDEX ha_{table} ON h_{table} (at, rid, version)",
+        files,
+        f"CREATE UNIQUE INDEX fi_{table} ON f_{table} (file_id)",
+        f"CREATE UNIQUE INDEX fr_{table} ON f_{table} (rid, name)",
+        replies,
+        f"CREATE UNIQUE INDEX ii_{table} ON i_{table} (key)",
+        f"CREATE INDEX iy_{table} ON i_{table} (expires_at, key)",
+        f"CREATE TABLE l_{table} (rid INTEGER NOT NULL, reply BLOB NOT NULL, files INTEGER NOT NULL)",
+        f"CREATE INDEX lr_{table} ON l_{table} (rid)",
+        f"CREATE INDEX lk_{table} ON l_{table} (reply)",
+    ]

@@ -1,0 +1,70 @@
+"""Large groups of commits in a line before the writer's thread: it goes from one to the next without asking the event loop.
+
+While the thread writes one batch, the loop seals the next ones: on two cores both are at work. That needs two things. The
+thread must not wait for a turn of the loop between two groups, so what is ready stands in its queue, and all that stands there
+shares one flush. And it must get the interpreter's lock soon: a busy loop gives it up only when it is asked to, after five
+milliseconds as Python comes, and a group needs it a dozen times.
+"""
+
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import Final, NamedTuple
+
+from proxy.storage.changes import AddVersion, Change, Insert, Reindex, Replace, StageRow
+from proxy.storage.sqlite.apply import Work
+
+#: Changes of a commit from which on it is large: its statements take the thread longer than asking for it.
+LARGE_COMMIT: Final = 50
+#: Entries of the token index, and bytes of a body, that take as long as one more change.
+_ENTRIES: Final = 8
+_BODY: Final = 16 * 1024
+
+
+class LargeCommits(NamedTuple):
+    """Commits whose statements the thread has to run."""
+
+    group: list[Work]
+    since: float  #: when the first of them was accepted
+
+
+#: What the thread has to do next; ``None``: nothing any more.
+Task = Callable[[], None] | LargeCommits | None
+
+
+def is_large_commit(work: Work) -> bool:
+    """Whether a commit is large: by its changes, and by what each of them brings with it."""
+    changes = work[2]
+    return len(changes) >= LARGE_COMMIT or sum(map(_weight, changes)) >= LARGE_COMMIT
+
+
+def _weight(change: Change) -> int:
+    """How much of a statement's work a change is: entries of the token index and long bodies take time of their own."""
+    if isinstance(change, Insert | Replace):
+        weight = 1 + len(change.row.body) // _BODY
+    elif isinstance(change, StageRow):
+        weight = 1 + len(change.staged.body) // _BODY
+    elif isinstance(change, AddVersion):
+        weight = 1 + len(change.past.body) // _BODY
+    elif isinstance(change, Reindex):
+        return 1 + (len(change.add) + len(change.drop)) // _ENTRIES
+    else:
+        return 1
+    return (
+        weight
+        if isinstance(change, Replace | AddVersion)
+        else weight + (len(change.hashes) + len(change.unique)) // _ENTRIES
+    )
+
+
+def joined_commits(first: LargeCommits, tasks: "SimpleQueue[Task]", most: int) -> tuple[LargeCommits, list[Task]]:
+    """What was handed and what was handed right behind it, until there are so many commits; and what else was taken, if anything."""
+    group = list(first.group)
+    while len(group) < most:
+        try:
+            task = tasks.get_nowait()
+        except Empty:
+            break
+        if not isinstance(task, LargeCommits):
+            return LargeCommits(group, first.since), [task]
+        group += task.group
+    return LargeCommits(group, first.since), []

@@ -1,0 +1,263 @@
+"""The way to the rows of a question: which index leads there, and what is only looked at on the way.
+
+SQLite keeps no statistics here, so it is asked: how many entries of its index each part of the condition has, up to
+``NARROW``. The part with the fewest leads, and the other parts are only looked at in the rows that it leads
+to. Where none has few, somebody has to walk many rows, in an order that serves the question.
+"""
+
+from collections.abc import Sequence
+from sqlite3 import Connection
+from typing import Any as Anything
+from typing import NamedTuple
+
+from proxy.storage.query import All, Any, Compared, Indexed, Is, Where, parts_of
+from proxy.storage.rows import ColumnType, ColumnValue, TableLayout
+from proxy.storage.sqlite.where import SqlCondition, condition, join_conditions, looked_at
+
+# Rows by the token index: the rarest of several hashes leads, the others are looked up beside it.
+#
+# The index has the rows of one hash in the order of their age, so that a page of them is read from where the last one ended.
+
+
+# ruff: noqa: S608 - names have passed names.check_names and asked.Asked; every value is a parameter
+
+
+#: Entries of a hash that are counted; more are many.
+MOST_COUNTED = 10_000
+
+
+class TokenIndex:
+    """The token index of one table; entries are named ``o``."""
+
+    def __init__(self, connection: Connection, table: str) -> None:
+        self._connection = connection
+        self._counts: dict[bytes, int] = {}
+        self.name = f"t_{table}"
+
+    def few(self, part: Indexed) -> int | None:
+        """How many rows have the rarest of the hashes; ``None`` for many."""
+        count = self._count(self._rarest(part)[0])
+        return count if count < MOST_COUNTED else None
+
+    def condition(self, part: Indexed, bounds: Sequence[Compared] = ()) -> SqlCondition:
+        """Entries of the rarest hash whose rows have all the others too; ``bounds`` are those of the row's id."""
+        values: list[Anything] = list(self._rarest(part))
+        has = f" AND EXISTS (SELECT 1 FROM {self.name} AS t WHERE t.hash = ? AND t.rid = o.rid)" * (len(values) - 1)
+        limits = "".join(f" AND o.rid {bound.how} ?" for bound in bounds)
+        return f"o.hash = ?{has}{limits}", [*values, *(bound.value for bound in bounds)]
+
+    def rids(self, part: Indexed, bounds: Sequence[Compared] = ()) -> SqlCondition:
+        """A statement that finds the ids of the rows that have all the hashes."""
+        text, values = self.condition(part, bounds)
+        return f"SELECT o.rid FROM {self.name} AS o WHERE {text}", values
+
+    def _rarest(self, part: Indexed) -> list[bytes]:
+        return sorted(dict.fromkeys(part.hashes), key=self._count)
+
+    def _count(self, token: bytes) -> int:
+        count = self._counts.get(token)
+        if count is None:
+            text = f"SELECT count(*) FROM (SELECT 1 FROM {self.name} WHERE hash = ? LIMIT ?)"
+            count = self._counts[token] = int(self._connection.execute(text, (token, MOST_COUNTED)).fetchone()[0])
+        return count
+
+
+# ruff: noqa: S608 - names have passed names.check_names and asked.Asked; every value is a parameter
+
+
+#: Rows that are few enough to be looked at one by one, wherever they lie.
+NARROW_ROWS = 50_000
+#: Rows that must not be shown, up to which they are named instead of looking at the state of every row.
+HIDDEN = 10_000
+
+
+def condition_columns(where: Where) -> set[str | None]:
+    """The columns that a condition looks at; the token index is ``@tokens``."""
+    if isinstance(where, Indexed):
+        return {"@tokens"}
+    if isinstance(where, All | Any):
+        return {column for part in where.parts for column in condition_columns(part)}
+    return {where.column}
+
+
+def _is_listed(part: Where) -> bool:
+    """Whether the token index has the rows of the part."""
+    return isinstance(part, Indexed) and part.hashes != () and not part.negated
+
+
+class AccessPath(NamedTuple):
+    """How to find the rows of a question."""
+
+    source: str  #: what to read, with the rows as ``r``
+    condition: SqlCondition  #: everything that has to hold
+    narrow: bool  #: whether it leads to few rows
+    aged: str = ""  #: name of the id in whose order the rows come by themselves
+    entries: str = ""  #: what to read where only their number is asked
+    exact: int | None = None  #: how many rows there are, where the index alone tells
+    straight: "tuple[str, SqlCondition] | None" = (
+        None  #: what to read, and what has to hold, so that they come in the order of their ids
+    )
+
+
+class Planner:
+    """Plans questions on one table at one instant, inside a read transaction. Rows that have expired at ``now`` are hidden."""
+
+    def __init__(self, connection: Connection, layout: TableLayout, now: int) -> None:
+        self._connection = connection
+        self._table = layout.table
+        self._types = {column.name: column.type for column in layout.columns}
+        self.rows = f"r_{layout.table} AS r"
+        self._tokens = TokenIndex(connection, layout.table)
+        self._now = now
+        self._hidden = self.count(f"SELECT 1 FROM r_{self._table} WHERE state = 1", [], HIDDEN + 1)
+        expired = f"SELECT 1 FROM r_{self._table} WHERE expires_at <= ? AND state = 0"
+        self._hidden += self.count(expired, [now], HIDDEN + 1)
+
+    def way(self, where: Where) -> AccessPath:
+        """The way to the rows that may be shown and hold."""
+        parts = parts_of(where)
+        leads = [(few, place) for place, part in enumerate(parts) if (few := self._few(part)) is not None]
+        narrow = bool(leads)
+        leads = leads or [(0, place) for place, part in enumerate(parts) if _is_listed(part)]
+        if not leads:
+            every = [*[self._part(part, free=False) for part in parts], self.shown()]
+            return AccessPath(self.rows, join_conditions(every, "AND"), narrow=False)
+        place = min(leads)[1]
+        lead = parts[place]
+        bounds = [part for part in parts if isinstance(part, Compared) and part.column == "@rid"]
+        if isinstance(lead, Indexed):
+            others = [part for part in parts if part is not lead and part not in bounds]
+            rest = [*[self._part(part, free=True) for part in others], self.shown()]
+            held = join_conditions([self._tokens.condition(lead, bounds), *rest], "AND")
+            entries = f"{self._tokens.name} AS o"
+            source = f"{entries} CROSS JOIN {self.rows} ON r.rid = o.rid"
+            return AccessPath(source, held, narrow, "o.rid", "" if others or self._hidden else entries)
+        found = self._leading(lead, bounds)
+        # Of alternatives it may lead to more than what holds.
+        others = [part for part in parts if part is not lead or isinstance(part, Any)]
+        rest = [*[self._part(part, free=True) for part in others], self.shown()]
+        exact = min(leads)[0] if not others and not self._hidden and self._is_one_column(lead) else None
+        straight = self._straight(lead, rest)
+        held = join_conditions([(f"r.rid IN ({found[0]})", found[1]), *rest], "AND")
+        return AccessPath(self.rows, held, narrow, exact=exact, straight=straight)
+
+    def _is_one_column(self, lead: Where) -> bool:
+        """Whether as many rows hold as the index of the column has entries for the lead."""
+        return isinstance(lead, Is | Compared) and lead.column in self._types
+
+    def _straight(self, lead: Where, rest: Sequence[SqlCondition]) -> tuple[str, SqlCondition] | None:
+        """The way by the entries of one value of a column, which the index has in the order of the ids."""
+        if (
+            not isinstance(lead, Is)
+            or lead.column not in self._types
+            or len(set(lead.values)) != 1
+            or None in lead.values
+        ):
+            return None
+        source = f'{self.rows} INDEXED BY "ix_{self._table}.{lead.column}"'
+        return source, join_conditions([condition(lead, self._table), *rest], "AND")
+
+    def walk(self, where: Where, column: str) -> SqlCondition:
+        """What to look at in rows that are walked in the order of a column."""
+        parts = [
+            self._part(part, free=not (isinstance(part, Compared) and part.column == column))
+            for part in parts_of(where)
+        ]
+        return join_conditions([*parts, looked_at(self._now)], "AND")
+
+    def total(self, where: Where, way: AccessPath) -> int:
+        """How many rows may be shown and hold."""
+        if parts_of(where) == () and self.is_bare:
+            text = "SELECT rows FROM tables WHERE name = ?"
+            return int(self._connection.execute(text, (self._table,)).fetchone()[0]) - self._hidden
+        text, values = way.condition
+        return int(
+            self._connection.execute(
+                f"SELECT count(*) FROM {way.entries or way.source} WHERE {text}", values
+            ).fetchone()[0]
+        )
+
+    def shown(self) -> SqlCondition:
+        """Rows that may be shown, without a look at the rows themselves where that can be: an index then answers alone."""
+        if self._hidden == 0:
+            return "1", []
+        if self._hidden > HIDDEN:
+            return looked_at(self._now)
+        hidden = f"SELECT rid FROM r_{self._table} WHERE"
+        return f"r.rid NOT IN ({hidden} state = 1) AND r.rid NOT IN ({hidden} expires_at <= ?)", [self._now]
+
+    def index_of(self, column: str) -> str | None:
+        """The index that has every row in the order of that column."""
+        if column == "@created_at":
+            return f"ic_{self._table}"
+        whole = self._types.get(column) not in (None, ColumnType.HASH)
+        return f'"ix_{self._table}.{column}"' if whole else None
+
+    def count(self, text: str, values: list[object], bound: int) -> int:
+        """How many rows the statement finds, at most so many."""
+        found = self._connection.execute(f"SELECT count(*) FROM ({text} LIMIT ?)", [*values, bound])
+        return int(found.fetchone()[0])
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether ``shown`` looks at no row."""
+        return self._hidden <= HIDDEN
+
+    def next_value(self, name: str, last: ColumnValue) -> ColumnValue:
+        """The next value of an indexed column after that one (``None``: the first)."""
+        text = f"SELECT min({name}) FROM r_{self._table} AS r"
+        found = self._connection.execute(
+            text if last is None else f"{text} WHERE {name} > ?", [last] * (last is not None)
+        )
+        value: ColumnValue = found.fetchone()[0]
+        return value
+
+    def _part(self, part: Where, *, free: bool) -> SqlCondition:
+        """A part as a condition; rows that the index does not have are told by those that it has, where these are few."""
+        if isinstance(part, Indexed) and part.negated and part.hashes and self._tokens.few(part) is not None:
+            text, values = self._tokens.rids(part)
+            return f"r.rid NOT IN ({text})", values
+        return condition(part, self._table, free=free)
+
+    # ------------------------------------------------------------------ leads
+
+    def _few(self, part: Where) -> int | None:
+        """How many index entries lead to the rows of a part; ``None`` when they are many or there is no index."""
+        if isinstance(part, Is | Compared):
+            return self._few_cells(part)
+        if isinstance(part, Indexed):
+            return self._tokens.few(part) if _is_listed(part) else None
+        if isinstance(part, All):
+            return min((few for inner in part.parts if (few := self._few(inner)) is not None), default=None)
+        if isinstance(part, Any):
+            counts = [self._few(alternative) for alternative in part.parts]
+            known = [few for few in counts if few is not None]
+            return sum(known) if len(known) == len(counts) and sum(known) < NARROW_ROWS else None
+        return None
+
+    def _few_cells(self, part: Is | Compared) -> int | None:
+        if isinstance(part, Is):
+            if part.negated or (None in part.values and self.index_of(part.column) is None):
+                return None
+            if part.column in ("@rid", "@key"):
+                return len(part.values)
+        if part.column in ("@rid", "@version", "@updated_at"):
+            return None  # of ids a bound, which serves in every way
+        text, values = condition(part, self._table)
+        few = self.count(f"SELECT 1 FROM r_{self._table} AS r WHERE {text}", values, NARROW_ROWS)
+        return few if few < NARROW_ROWS else None
+
+    def _leading(self, part: Where, bounds: Sequence[Compared]) -> SqlCondition:
+        """A statement that finds the ids of the rows of a part that ``_few`` knows; of alternatives it may find more."""
+        if isinstance(part, All):
+            leads = [(few, place) for place, inner in enumerate(part.parts) if (few := self._few(inner)) is not None]
+            return self._leading(part.parts[min(leads)[1]], bounds)
+        if isinstance(part, Any):
+            found = [self._leading(alternative, bounds) for alternative in part.parts]
+            if not found:
+                return "SELECT NULL WHERE 0", []
+            return " UNION ALL ".join(text for text, _ in found), [value for _, values in found for value in values]
+        if isinstance(part, Indexed):
+            return self._tokens.rids(part, bounds)
+        text, values = condition(part, self._table)
+        return f"SELECT r.rid FROM r_{self._table} AS r WHERE {text}", values

@@ -1,0 +1,303 @@
+"""The embedded engine: one SQLite file, one thread that writes, short reads straight on the event loop.
+
+A point read takes some microseconds; handing it to another thread would cost ten times that. So reads run inline on
+a connection of their own that cannot write, and each one ends before it returns: it sees every commit that has
+returned, and never keeps the log from being moved. Questions that may take long go to ``sqlite_readers``.
+"""
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Any, TypeVar
+
+from proxy.errors import Code, VaultError
+from proxy.storage.base import CommitGuard, Hooks
+from proxy.storage.changes import Change
+from proxy.storage.query import (
+    AggregateGroup,
+    Grouping,
+    RowPage,
+    Select,
+    changed_meanwhile,
+    check_names,
+    closed,
+    fitting,
+    unknown,
+)
+from proxy.storage.rows import TOKEN_RIDS, File, Past, Row, Staged, StoredReply, TableLayout
+from proxy.storage.sqlite import aggregate as sqlite_groups
+from proxy.storage.sqlite import inserts
+from proxy.storage.sqlite import select as sqlite_query
+from proxy.storage.sqlite.file import DatabaseFile, translated_error
+from proxy.storage.sqlite.inserts import Used
+from proxy.storage.sqlite.select import Readers
+from proxy.storage.sqlite.statements import (
+    Listed,
+    Statements,
+    drop_table,
+    empty,
+    is_complete,
+    make,
+    read_staged,
+    statements,
+)
+from proxy.storage.sqlite.where import add_functions
+from proxy.storage.sqlite.writer import SqliteWriter
+
+_T = TypeVar("_T")
+
+#: Kilobytes of pages that a connection for long questions keeps.
+_CACHE = 16384
+#: Rows of each table that one transaction of ``drop`` removes, so that commits to other tables need not wait long.
+_DROPPED = 2000
+
+_NOTES = "SELECT name FROM notes WHERE substr(name, -length(?1)) = ?1 ORDER BY name"
+_NOTE = "SELECT content FROM notes WHERE name = ?"
+
+
+class SqliteStore:
+    """A ``Store`` on a file that this process owns. Commits are applied in the order in which they are called.
+
+    A commit whose caller is cancelled while it waits may or may not be stored.
+    """
+
+    def __init__(self, file: DatabaseFile, writer: SqliteWriter) -> None:
+        self.guard: CommitGuard | None = None
+        self._file = file
+        self._writer = writer
+        self._readers = Readers(lambda: add_functions(file.connect_reader(cache=_CACHE)))
+        self._reader: Connection | None = None
+        self._used: dict[str, Used] = {}
+        self._tables: dict[str, Statements] = {}
+        self._closed = False
+
+    async def close(self) -> None:
+        """Finish what was accepted, move the log into the database, let another process own it."""
+        if not self._closed:
+            self._closed = True
+            self._forget_reader()
+        await self._readers.close()
+        await self._writer.close()
+        self._file.release()
+
+    async def ensure(self, layout: TableLayout) -> None:
+        check_names(layout)
+        if not self._asked(lambda reader: is_complete(reader, layout)):
+            await self._writer.call(lambda connection: make(connection, layout))
+        used = self._used.get(layout.table)  # of the same table, and told of writes that are under way
+        sql = self._asked(lambda reader: statements(reader, layout, used))
+        self._tables[layout.table], self._used[layout.table] = sql, sql.used
+
+    async def commit(self, table: str, changes: Sequence[Change]) -> None:
+        sql = self._statements(table)
+        if not changes:
+            return
+        if self._writer.full:
+            await self._writer.room()
+        if self.guard is not None:
+            self.guard(changes)  # in one breath with the next line: what comes before a note is durable when that is
+        await self._writer.submit(sql, changes)
+
+    async def rows(self, table: str, rids: Sequence[int]) -> dict[int, Row]:
+        sql = self._statements(table)
+        return {raw[0]: sql.read(raw) for raw in self._listed(sql.rows, rids)}
+
+    async def by_keys(self, table: str, keys: Sequence[bytes]) -> dict[bytes, Row]:
+        sql = self._statements(table)
+        return {raw[1]: sql.read(raw) for raw in self._listed(sql.by_keys, keys)}
+
+    async def by_tokens(self, table: str, hashes: Sequence[bytes]) -> dict[bytes, tuple[int, ...]]:
+        sql = self._statements(table)
+        found: dict[bytes, list[int]] = {}
+        for text, values in sql.by_tokens.runs(hashes):
+            pairs = self._fetch(text, values)
+            if len(pairs) < Listed.limit(len(values)):
+                for token, rid in pairs:
+                    found.setdefault(token, []).append(rid)
+            else:  # a common value crowds out the others: ask for each by itself
+                for token in set(values):
+                    found[token] = [rid for (rid,) in self._fetch(sql.by_token, (token,))]
+        return {token: tuple(rids[:TOKEN_RIDS]) for token, rids in found.items() if rids}
+
+    async def staged(self, table: str, rids: Sequence[int]) -> dict[int, tuple[Staged, ...]]:
+        found: dict[int, tuple[Staged, ...]] = {}
+        for raw in self._listed(self._statements(table).staged, rids):
+            change = read_staged(raw)
+            found[change.rid] = (*found.get(change.rid, ()), change)
+        return found
+
+    async def unsettled(self, table: str, before: int, limit: int) -> tuple[list[Row], list[Staged]]:
+        sql = self._statements(table)
+        rows = [sql.read(raw) for raw in self._fetch(sql.pending, (before, limit))]
+        return rows, [read_staged(raw) for raw in self._fetch(sql.waiting, (before, limit))]
+
+    async def expired(self, table: str, now: int, limit: int) -> list[int]:
+        return [rid for (rid,) in self._fetch(self._statements(table).expired, (now, limit))]
+
+    async def count(self, table: str) -> tuple[int, int, int]:
+        rows, pending, staged = self._fetch(self._statements(table).count, ())[0]
+        return rows, pending, staged
+
+    async def select(self, table: str, query: Select) -> RowPage:
+        sql = self._statements(table)
+        query = sql.asked.select(query)
+        if sqlite_query.is_short(query):
+            return self._asked(lambda reader: sqlite_query.few(reader, sql, query))
+        return await self._readers.ask(lambda reader: sqlite_query.sqlite_select(reader, sql, query))
+
+    async def aggregate(self, table: str, query: Grouping) -> list[AggregateGroup]:
+        sql = self._statements(table)
+        sql.asked.grouping(query)
+        query = query._replace(where=sql.asked.where(query.where))
+        return await self._readers.ask(lambda reader: sqlite_groups.sqlite_aggregate(reader, sql, query))
+
+    async def scan(self, table: str, after: int, limit: int) -> list[Row]:
+        sql = self._statements(table)
+        return await self._readers.ask(lambda reader: sqlite_query.scan(reader, sql, after, limit))
+
+    async def past(
+        self, table: str, key: bytes, limit: int, offset: int, room: int | None = None
+    ) -> tuple[list[Past], int]:
+        beside = self._statements(table).beside
+        if room is not None:
+            limit = fitting([size for (size,) in self._fetch(beside.past_sizes, (key, limit, offset))], room)
+        found = [inserts.read_past(raw) for raw in self._fetch(beside.past, (key, limit, offset))]
+        return found, self._fetch(beside.pasts, (key,))[0][0]
+
+    async def past_scan(self, table: str, after: tuple[int, int], limit: int) -> list[Past]:
+        text, parameters = self._statements(table).beside.past_scan, (*after, limit)
+        raws = await self._readers.ask(lambda reader: reader.execute(text, parameters).fetchall())
+        return [inserts.read_past(raw) for raw in raws]
+
+    async def files(self, table: str, rids: Sequence[int]) -> dict[int, tuple[File, ...]]:
+        sql = self._statements(table)
+        found: dict[int, tuple[File, ...]] = {}
+        for raw in self._listed(sql.files, rids) if sql.used.files else ():
+            file = inserts.read_file(raw)
+            found[file.rid] = (*found.get(file.rid, ()), file)
+        return found
+
+    async def file_scan(self, table: str, after: bytes, limit: int) -> list[File]:
+        raws = self._fetch(self._statements(table).beside.file_scan, (after, limit))
+        return [inserts.read_file(raw) for raw in raws]
+
+    async def reply(self, table: str, key: bytes, now: int) -> StoredReply | None:
+        found = self._fetch(self._statements(table).beside.reply, (key, now))
+        return inserts.read_reply(found[0]) if found else None
+
+    async def reply_scan(self, table: str, after: bytes, limit: int) -> list[StoredReply]:
+        raws = self._fetch(self._statements(table).beside.reply_scan, (after, limit))
+        return [inserts.read_reply(raw) for raw in raws]
+
+    async def prune(self, table: str, before: int, now: int, limit: int) -> int:
+        beside = self._statements(table).beside
+        removed: int = await self._writer.call(lambda connection: beside.prune(connection, before, now, limit))
+        return removed
+
+    async def doomed(self, limit: int) -> list[str]:
+        return [name for (name,) in self._fetch(inserts.DOOMED, (limit,))]
+
+    async def absolve(self, objects: Sequence[str]) -> None:
+        self._refuse_closed()
+        names = [(name,) for name in objects]
+        await self._writer.call(lambda connection: connection.executemany(inserts.ABSOLVE, names).rowcount)
+
+    async def drop(self, table: str) -> None:
+        self._refuse_closed()
+        check_names(TableLayout(table, ()))
+        self._tables.pop(table, None)
+        while await self._writer.call(lambda connection: empty(connection, table, _DROPPED)):
+            pass
+        await self._writer.call(lambda connection: drop_table(connection, table))
+
+    async def note(self, name: str) -> bytes | None:
+        found = self._fetch(_NOTE, (name,))
+        return found[0][0] if found else None
+
+    async def put_note(self, name: str, content: bytes, expected: bytes | None) -> None:
+        self._refuse_closed()
+        await self._writer.call(lambda connection: _put_note(connection, name, content, expected))
+
+    async def notes(self, ending: str) -> list[str]:
+        return [name for (name,) in self._fetch(_NOTES, (ending,))]
+
+    async def drop_notes(self, ending: str) -> None:
+        self._refuse_closed()
+        await self._writer.call(lambda connection: _drop_notes(connection, ending))
+
+    def _statements(self, table: str) -> Statements:
+        sql = self._tables.get(table)
+        if sql is None or self._closed:
+            self._refuse_closed()
+            raise unknown(table)
+        return sql
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise closed()
+
+    def _listed(self, statement: Listed, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        if len(values) == 1:
+            return self._fetch(statement.single, (values[0],))
+        raws: list[tuple[Any, ...]] = []
+        for text, parameters in statement.runs(values):
+            raws += self._fetch(text, parameters)
+        return raws
+
+    def _fetch(self, text: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
+        reader = self._reader or self._open_reader()
+        try:
+            return reader.execute(text, parameters).fetchall()  # to the end: an open cursor would hold an old state
+        except sqlite3.Error as error:
+            self._forget_reader()
+            raise translated_error(error) from error
+
+    def _asked(self, question: Callable[[Connection], _T]) -> _T:
+        try:
+            return question(self._reader or self._open_reader())
+        except sqlite3.Error as error:
+            self._forget_reader()
+            raise translated_error(error) from error
+
+    def _open_reader(self) -> Connection:
+        self._refuse_closed()
+        try:
+            self._reader = add_functions(self._file.connect_reader())
+        except sqlite3.Error as error:
+            raise translated_error(error) from error
+        return self._reader
+
+    def _forget_reader(self) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
+
+
+def _put_note(connection: Connection, name: str, content: bytes, expected: bytes | None) -> None:
+    found = connection.execute(_NOTE, (name,)).fetchall()
+    if (found[0][0] if found else None) != expected:
+        raise changed_meanwhile(name)
+    connection.execute("INSERT OR REPLACE INTO notes (name, content) VALUES (?, ?)", (name, content))
+
+
+def _drop_notes(connection: Connection, ending: str) -> None:
+    connection.execute("DELETE FROM notes WHERE substr(name, -length(?1)) = ?1", (ending,))
+
+
+async def open_sqlite(place: str, hooks: Hooks) -> SqliteStore:
+    """Open the database file of that path; make it, and its folder, where they are missing.
+
+    Raises ``VaultError``: ``STORE_BUSY``, ``NOT_WRITABLE``, ``BAD_STORE``, ``VAULT_DOWN`` (see ``sqlite_file``).
+    """
+    if not place:
+        raise VaultError(Code.BAD_SETTINGS, "The setting store names no file: write it as sqlite:///folder/vault.db.")
+    file = DatabaseFile(Path(place))
+    writer = SqliteWriter(file, hooks)
+    try:
+        await writer.call(lambda _: None)  # the log has to be there before a reader may open it
+    except VaultError:
+        await writer.close()
+        file.release()
+        raise
+    return SqliteStore(file, writer)

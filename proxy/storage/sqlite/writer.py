@@ -1,0 +1,379 @@
+"""Group commit: what waits becomes durable as one group, and the event loop is woken once.
+
+The statements of a group run on the event loop, some microseconds each; what blocks runs on a thread of its own: the
+flush to disk, and everything that may take longer (large batches: ``sqlite_handed``). Statements on that thread would ask for the interpreter's lock after
+each row, and a busy loop is slow to give it: that took a third more processor time. While one group is being flushed the
+next one gathers by itself, so that a hundred callers cost one flush.
+Loop and thread take turns: the connection belongs to the thread from the moment it is handed a task until it has posted
+the result. The thread survives every error: the group that met it fails, the next one is tried on a fresh connection.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from queue import SimpleQueue
+from sqlite3 import Connection, Error
+from time import perf_counter
+from typing import Any, NamedTuple, Protocol
+
+from proxy.offload import turns
+from proxy.storage.base import Hooks
+from proxy.storage.changes import Change
+from proxy.storage.query import closed
+from proxy.storage.sqlite.apply import Outcomes, Work, apply_group, begin_group, roll_back
+from proxy.storage.sqlite.file import is_of_the_store, translated_error
+from proxy.storage.sqlite.large_commits import LargeCommits, Task, is_large_commit, joined_commits
+from proxy.storage.sqlite.statements import Statements
+
+#: Commits that may wait; who comes then awaits room.
+WAITING = 4096
+#: Commits in one transaction at most.
+GROUP_COMMITS = 512
+#: So many that wait are a group, although more would come: who comes later has the time of its flush to get ready.
+GATHERED = 16
+#: Changes in a group at most whose statements the event loop runs itself; more would hold up everybody else.
+INLINE = 256
+#: Seconds that statements may take there. After a group that took longer (a cold disk, a huge database) the thread runs
+#: those of the next groups.
+SLOW_COMMIT = 0.01
+#: How many groups that is.
+SPARED = 100
+#: Seconds without work after which the log is moved into the database.
+WRITER_IDLE = 1.0
+
+#: Milliseconds for which a statement waits for another program that holds the database locked: the event loop waits for nobody,
+#: the thread does, and while it empties the log hardly.
+_IMPATIENT, _PATIENT, _TIDYING = 0, 2000, 50
+
+
+class WriterTask(NamedTuple):
+    """Anything else to be done in a transaction of its own; the future gets what ``run`` answers."""
+
+    future: asyncio.Future[Any]
+    run: Callable[[Connection], Any]
+
+
+class ConnectionSource(Protocol):
+    """Where the writer gets its connection from; both methods are called on the writer's thread."""
+
+    def connect(self) -> Connection:
+        """A new connection that may write."""
+
+    def check(self) -> None:
+        """``VaultError(VAULT_DOWN)`` when the file that was opened is no longer in its place."""
+
+
+class SqliteWriter:
+    """Must be made on the running event loop. ``hooks`` is told of every group."""
+
+    def __init__(self, source: ConnectionSource, hooks: Hooks, waiting: int = WAITING) -> None:
+        self._source = source
+        self._hooks = hooks
+        self._bound = waiting
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[Work | WriterTask] = deque()
+        self._blocked: deque[asyncio.Future[None]] = deque()
+        self._tasks: SimpleQueue[Task] = SimpleQueue()  # for the thread
+        self._resting = True  # the thread has nothing to do and none is on its way to it
+        self._closed: asyncio.Future[None] | None = None
+        self._connection: Connection | None = None
+        self._patience = -1  # what the connection has been told of it
+        self._dirty = False  # there is something in the log
+        self._tidying: asyncio.TimerHandle | None = None
+        self._spared = 0
+        self._handed = 0  # commits whose statements the thread runs, or will run
+        self._since = 0.0  # when the oldest of those that wait was accepted
+        self._last = 0.0  # when a group was last durable
+        hooks.waiting = self._waiting.__len__
+        self._thread = threading.Thread(target=self._run, name="vault-writer", daemon=True)
+        self._thread.start()
+
+    @property
+    def full(self) -> bool:
+        """Whether as many commits wait as may."""
+        return len(self._waiting) + self._handed >= self._bound
+
+    async def room(self) -> None:
+        """Wait until there is room for one more commit."""
+        while self.full:
+            if self._closed is not None:
+                raise closed()
+            turn = self._loop.create_future()
+            self._blocked.append(turn)
+            await turn
+
+    def submit(self, sql: Statements, changes: Sequence[Change]) -> asyncio.Future[None]:
+        """Accept a commit; they are applied in the order in which they are accepted."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._accept((future, sql, changes))
+        return future
+
+    def call(self, run: Callable[[Connection], Any]) -> asyncio.Future[Any]:
+        """Accept a job; what it answers or raises comes out of the future."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._accept(WriterTask(future, run))
+        return future
+
+    async def close(self) -> None:
+        """Finish what was accepted, close the connection, end the thread. Idempotent."""
+        if self._closed is None:
+            self._closed = self._loop.create_future()
+            if self._resting:
+                self._tasks.put(None)
+        await asyncio.shield(self._closed)
+        self._thread.join()
+
+    def _accept(self, item: Work | WriterTask) -> None:
+        if self._closed is not None:
+            raise closed()
+        if not self._waiting:
+            self._since = perf_counter()
+        self._waiting.append(item)
+        large = not isinstance(item, WriterTask) and is_large_commit(item)
+        if self._resting:
+            self._resting = False
+            if large:
+                self._start()
+            else:
+                self._loop.call_soon(self._gather, 0)
+        elif large and self._handed:
+            while self._waiting and not isinstance(self._waiting[0], WriterTask):
+                self._hand(self._take())
+
+    def _gather(self, seen: int) -> None:
+        """Begin a group as soon as a turn of the loop brings it nobody more: who is ready now shares its flush."""
+        waiting = len(self._waiting)
+        if seen < waiting < GATHERED:
+            self._loop.call_soon(self._gather, waiting)
+        else:
+            self._start()
+
+    def _start(self) -> None:
+        """Hand the thread what comes next."""
+        first = self._waiting[0]
+        if isinstance(first, WriterTask):
+            self._waiting.popleft()
+            self._tasks.put(partial(self._do_job, first))
+            return
+        since, group = self._since, self._take()
+        if self._begin(group):
+            self._tasks.put(partial(self._do_group, group, since, begun=True))
+        else:
+            self._hand(group)
+
+    def _hand(self, group: list[Work]) -> None:
+        if not self._handed:
+            turns.hasten()
+        self._handed += len(group)
+        self._tasks.put(LargeCommits(group, self._since))
+
+    def _take(self) -> list[Work]:
+        """What waits, up to the next job."""
+        group: list[Work] = []
+        waiting = self._waiting
+        for _ in range(min(len(waiting), GROUP_COMMITS)):
+            item = waiting[0]
+            if isinstance(item, WriterTask):
+                break
+            group.append(item)
+            waiting.popleft()
+        return group
+
+    def _begin(self, group: Sequence[Work]) -> bool:
+        """Run the statements of the group here and now; ``False`` where the thread has to do it all."""
+        connection = self._connection
+        if (
+            connection is None
+            or sum([len(changes) for _, _, changes in group]) > INLINE
+            or any(map(is_large_commit, group))
+        ):
+            return False
+        if self._spared:
+            self._spared -= 1
+            return False
+        start = perf_counter()
+        try:
+            self._wait_for_others(connection, _IMPATIENT)
+            begin_group(connection, group)
+        except Exception:  # noqa: BLE001 - the thread tries it again and tells who is at fault
+            _give_up(connection)
+            return False
+        if perf_counter() - start > SLOW_COMMIT:
+            self._spared = SPARED
+        return True
+
+    def _go_on(self) -> None:
+        """The thread is free again."""
+        if self._waiting:
+            self._loop.call_soon(self._gather, 0)
+        elif self._closed is not None:
+            self._tasks.put(None)
+        else:
+            self._resting = True
+            if self._dirty and self._tidying is None:
+                self._tidying = self._loop.call_later(WRITER_IDLE, self._tidy)
+
+    def _tidy(self) -> None:
+        """Have the log moved when nobody has written for a while."""
+        self._tidying = None
+        if not self._resting or self._closed is not None:
+            return  # ``_go_on`` comes again
+        quiet = perf_counter() - self._last
+        if quiet < WRITER_IDLE:
+            self._tidying = self._loop.call_later(WRITER_IDLE - quiet, self._tidy)
+            return
+        self._resting = False
+        self._tasks.put(self._do_tidy)
+
+    def _settle_handed(self, group: Sequence[Work], outcomes: Outcomes, since: float) -> None:
+        self._handed -= len(group)
+        if not self._handed:
+            turns.relax()
+        self._settle(group, outcomes, since)
+
+    def _settle(self, group: Sequence[Work], outcomes: Outcomes, since: float) -> None:
+        if outcomes is None:
+            for future, _, _ in group:
+                if not future.done():  # else the caller was cancelled
+                    future.set_result(None)
+        else:
+            for (future, _, _), fault in zip(group, outcomes, strict=True):
+                _resolve(future, None, fault)
+        if self._blocked:
+            self._unblock()
+        self._last = perf_counter()
+        self._hooks.on_batch(len(group), self._last - since)
+        if not self._handed:
+            self._go_on()
+
+    def _settle_job(self, job: WriterTask, answer: Any, fault: Exception | None) -> None:
+        _resolve(job.future, answer, fault)
+        self._unblock()
+        self._last = perf_counter()
+        self._go_on()
+
+    def _unblock(self) -> None:
+        free = self._bound - len(self._waiting) - self._handed
+        while free > 0 and self._blocked:
+            turn = self._blocked.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                free -= 1
+
+    def _settle_close(self) -> None:
+        if self._closed is not None and not self._closed.done():
+            self._closed.set_result(None)
+        if self._tidying is not None:
+            self._tidying.cancel()
+        self._unblock()
+
+    def _wait_for_others(self, connection: Connection, patience: int) -> None:
+        """Tell the connection how long; for whoever has the turn. Each statement costs the thread a few waits for the lock."""
+        if self._patience != patience:
+            connection.execute(f"PRAGMA busy_timeout = {patience}")
+            self._patience = patience
+
+    # ------------------------------------------------------------ on the writer's thread
+
+    def _run(self) -> None:
+        try:
+            taken: list[Task] = []
+            while (task := taken.pop() if taken else self._tasks.get()) is not None:
+                if isinstance(task, LargeCommits):
+                    handed, taken = joined_commits(task, self._tasks, GROUP_COMMITS)
+                    self._do_group(*handed)
+                else:
+                    task()
+            self._disconnect()
+            self._post(self._settle_close)
+        except RuntimeError:  # the event loop is gone: nobody is left to be told, and nothing more will come
+            self._disconnect()
+
+    def _do_group(self, group: Sequence[Work], since: float, *, begun: bool = False) -> None:
+        outcomes: Outcomes
+        try:
+            connection = self._connected()
+            if not begun:
+                self._wait_for_others(connection, _PATIENT)
+            outcomes = apply_group(connection, group, begun=begun)
+        except Exception as error:  # noqa: BLE001 - each caller is told; the thread has to live on
+            self._disconnect()
+            outcomes = [translated_error(error) for _ in group]
+        self._post(self._settle if begun else self._settle_handed, group, outcomes, since)
+
+    def _do_job(self, job: WriterTask) -> None:
+        answer: Any = None
+        fault: Exception | None = None
+        try:
+            connection = self._connected()
+            self._wait_for_others(connection, _PATIENT)
+            answer = _in_transaction(connection, job.run)
+        except Exception as error:  # noqa: BLE001 - the caller is told; the thread has to live on
+            fault = translated_error(error)
+            if is_of_the_store(error):
+                self._disconnect()
+        self._post(self._settle_job, job, answer, fault)
+
+    def _do_tidy(self) -> None:
+        self._move_log()
+        self._post(self._go_on)
+
+    def _connected(self) -> Connection:
+        self._source.check()
+        if self._connection is None:
+            self._connection, self._patience = self._source.connect(), -1
+        self._dirty = True
+        return self._connection
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        self._dirty = False
+        if connection is not None:
+            try:
+                connection.close()
+            except Error:  # whatever kept it from closing has been told with the group that met it
+                return
+
+    def _move_log(self) -> None:
+        """Empty the log into the database while nobody waits; what is removed then no longer lingers in the log."""
+        self._dirty = False
+        if self._connection is None:
+            return
+        try:
+            self._wait_for_others(self._connection, _TIDYING)
+            busy = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]
+            self._dirty = bool(busy)
+        except Error:  # the log keeps everything; the next group meets the fault and tells it
+            self._disconnect()
+
+    def _post(self, call: Callable[..., None], *arguments: Any) -> None:
+        self._loop.call_soon_threadsafe(call, *arguments)
+
+
+def _resolve(future: asyncio.Future[Any], answer: Any, fault: Exception | None) -> None:
+    if future.done():  # the caller was cancelled
+        return
+    if fault is None:
+        future.set_result(answer)
+    else:
+        future.set_exception(fault)
+
+
+def _in_transaction(connection: Connection, run: Callable[[Connection], Any]) -> Any:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        answer = run(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        roll_back(connection)
+        raise
+    return answer
+
+
+def _give_up(connection: Connection) -> None:
+    try:
+        roll_back(connection)
+    except Error:  # the thread meets what is wrong with the connection as soon as it uses it
+        return

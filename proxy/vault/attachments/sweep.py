@@ -1,0 +1,145 @@
+"""What no row names goes from the object store: objects that rows let go, and those that never got a row.
+
+The first are doomed by the commit that let them go, and are removed in the next round. The second are what an upload leaves
+behind whose process ended between object and row. They are looked for shard by shard, one each round, and only when they are
+old: an upload that is under way has written its object, and not yet its row.
+"""
+
+from collections.abc import Callable, Iterable
+
+from proxy.crypto.prf import random_bytes
+from proxy.errors import Code, VaultError
+from proxy.objectstore.base import SHARDS, ObjectStore
+from proxy.storage.base import Store
+from proxy.vault.attachment_content import Contents
+from proxy.vault.schema_store import placed_schemas
+
+#: Milliseconds that an object without a row is left alone, and for which nothing is looked for after a start: somebody who
+#: started with an older database by mistake has that long to notice.
+SWEEP_GRACE = 3_600_000
+
+#: Objects removed between two notes of it, and such batches a round.
+_BATCH = 200
+_BATCHES = 50
+_PAGE = 1_000
+
+
+class ObjectSweep:
+    """The sweep of one object store. ``environments``: all that keep something there; what none of them names goes."""
+
+    def __init__(
+        self, contents: Contents, store: Store, environments: Callable[[], Iterable[str]], clock: Callable[[], int]
+    ) -> None:
+        self._contents = contents
+        self._store = store
+        self._environments = environments
+        self._clock = clock
+        self._began = clock()
+        self._next = 0
+
+    async def round(self) -> int:
+        """One round of upkeep; how many objects were removed. Raises what store and object store raise."""
+        removed = await self.doomed()
+        if self._clock() - self._began < SWEEP_GRACE:
+            return removed
+        shard = SHARDS[self._next]
+        self._next = (self._next + 1) % len(SHARDS)
+        if self._next == 1:
+            await self._contents.objects.clear(self._clock() - SWEEP_GRACE)
+        return removed + await self.orphans(shard)
+
+    async def doomed(self) -> int:
+        """Remove what rows let go; how many."""
+        removed = 0
+        for _ in range(_BATCHES):
+            names = await self._store.doomed(_BATCH)
+            for name in names:
+                await self._contents.objects.delete(name)
+            if names:
+                await self._store.absolve(names)
+                removed += len(names)
+            if len(names) < _BATCH:
+                break
+        return removed
+
+    async def orphans(self, shard: str) -> int:
+        """Remove the old objects of a shard that no row names; how many."""
+        uploading = (
+            self._contents.uploading()
+        )  # before the list: what is not in it now has its row already, or is young
+        before = self._clock() - SWEEP_GRACE
+        old = {found.name for found in await self._contents.objects.listed(shard) if found.at < before} - uploading
+        for environment in self._environments():
+            if old:
+                old -= await named_objects(self._store, environment, shard)
+        for name in old:
+            await self._contents.objects.delete(name)
+        return len(old)
+
+
+async def named_objects(store: Store, environment: str, shard: str) -> set[str]:
+    """The objects that rows name, of those whose file ids begin with these two digits."""
+    found: set[str] = set()
+    first = int(shard, 16)
+    for table in (await placed_schemas(store, environment)).values():
+        after = ((first << 120) - 1).to_bytes(16, "big") if first else b""
+        while True:
+            page = await store.file_scan(table, after, _PAGE)
+            found.update(file.object for file in page if file.file_id[0] == first)
+            if len(page) < _PAGE or page[-1].file_id[0] != first:
+                break
+            after = page[-1].file_id
+    return found
+
+
+# Database and object store belong together: each has the mark of the other.
+#
+# A vault removes objects that no row of its database names. Given the object store of another vault, or a database older than
+# its objects, it would remove what somebody still needs; given an empty folder in place of a disk that is not mounted, it would
+# keep new files where nobody looks for them. So both are marked, and a start refuses what does not belong together.
+
+
+_NOTE = "files"
+_FOREIGN = (
+    "The files (setting files) belong to another vault than the database (setting store): name the two that belong together, "
+    "or give the files of this vault a place of their own."
+)
+_EMPTY = (
+    "The files of this vault are not where the setting files says: mount their disk, restore them from a backup, or move "
+    "them there. If they are lost for good, write the line {mark} to a file named owner in that folder; the vault then starts "
+    "without them."
+)
+
+
+async def belong(objects: ObjectStore, store: Store) -> None:
+    """Mark both where they are new. Raises as ``check``.
+
+    The object store is marked first: what a start that ended in between leaves is an empty object store with a mark.
+    """
+    await check_pair(objects, store)
+    if await store.note(_NOTE) is not None:
+        return
+    mark = await objects.owner()
+    if mark is None:
+        mark = random_bytes(16).hex()
+        await objects.claim(mark)
+    await store.put_note(_NOTE, mark.encode(), None)
+
+
+async def check_pair(objects: ObjectStore | None, store: Store) -> None:
+    """Raise ``VaultError`` (BAD_STORE) unless the two belong together, or both are new. ``None``: there is no object store yet."""
+    note, mark = await store.note(_NOTE), None if objects is None else await objects.owner()
+    if note is None:
+        if objects is not None and mark is not None and await _used(objects):
+            raise VaultError(Code.BAD_STORE, _FOREIGN)
+    elif mark is None:
+        raise VaultError(Code.BAD_STORE, _EMPTY.format(mark=note.decode()))
+    elif mark != note.decode():
+        raise VaultError(Code.BAD_STORE, _FOREIGN)
+
+
+async def _used(objects: ObjectStore) -> bool:
+    for shard in SHARDS:
+        if await objects.listed(shard):
+            return True
+    return False

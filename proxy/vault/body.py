@@ -1,0 +1,254 @@
+"""What a sealed body holds: the values of one record, each with the token that stands for it."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from proxy.model.record import Action, Eras, Fields, Record, RehashTokens
+from proxy.model.schema import Value
+
+
+class TokenizedValue(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """One stored value and its token.
+
+    The token is kept as text even where it could be computed again: a token once given stays until its value
+    changes, also when the rule file gives the field another shape. ``number`` is unique within the record for
+    as long as it lives and makes random tokens of one record differ.
+    """
+
+    number: int
+    text: str
+    json: bool
+    token: str
+    token_json: bool
+
+    @property
+    def value(self) -> Value:
+        return Value(self.text, self.json)
+
+    @property
+    def stands_for(self) -> Value:
+        """The token as it goes to the application."""
+        return Value(self.token, self.token_json)
+
+
+class TokenizedBody(msgspec.Struct, array_like=True, frozen=True):
+    """All values of a record by field name, and the next free value number."""
+
+    fields: dict[str, tuple[TokenizedValue, ...]]
+    following: int = 1
+
+    def tokens(self) -> set[tuple[str, str]]:
+        """Every (field, token text) of the record."""
+        return {(name, kept.token) for name, values in self.fields.items() for kept in values}
+
+
+#: The values of a version, by field.
+TokenizedFields = Mapping[str, tuple[TokenizedValue, ...]]
+
+_encode_tokenized = msgspec.msgpack.Encoder().encode
+_decode_tokenized = msgspec.msgpack.Decoder(TokenizedBody).decode
+
+
+def pack_tokenized(content: TokenizedBody) -> bytes:
+    """The content as bytes, ready to be sealed."""
+    return _encode_tokenized(content)
+
+
+def unpack_tokenized(plain: bytes) -> TokenizedBody:
+    """The content from opened bytes; ``msgspec.DecodeError`` cannot happen to bytes that authenticated."""
+    return _decode_tokenized(plain)
+
+
+def next_generation(contents: Iterable[TokenizedBody]) -> int:
+    """The next value number that none of these versions of one record has used."""
+    return max((content.following for content in contents), default=1)
+
+
+def changed(live: TokenizedFields, other: TokenizedFields) -> set[str]:
+    """The fields in which two versions of a record differ, in values or in tokens."""
+    return {name for name in live.keys() | other.keys() if _said(live.get(name, ())) != _said(other.get(name, ()))}
+
+
+def alike(live: TokenizedFields, other: TokenizedFields) -> set[str]:
+    """The fields in which they differ in values only: no answer of the application tells which of the two it kept."""
+    return {name for name in changed(live, other) if tokens_of(live.get(name, ())) == tokens_of(other.get(name, ()))}
+
+
+def tells(shown: Sequence[str], old: Sequence[TokenizedValue], new: Sequence[TokenizedValue]) -> bool | None:
+    """Whether an application that shows these tokens of a field has kept its newer values; ``None``: they do not tell."""
+    before, after, texts = tokens_of(old), tokens_of(new), set(shown)
+    if before == after or not texts:
+        return None
+    if texts & (set(after) - set(before)):
+        return True
+    if texts & (set(before) - set(after)):
+        return False
+    if sorted(before) != sorted(after):  # values were added, or taken away, and a part of them may be shown
+        return None
+    return True if tuple(shown) == after else False if tuple(shown) == before else None
+
+
+def taken(
+    shown: Iterable[tuple[str, str]], live: TokenizedBody, versions: Sequence[TokenizedBody]
+) -> list[bool | None]:
+    """For each version in doubt whether the application took it, as far as an object with these (field, token) tells.
+
+    It did where the object shows what only this version has, among those that it may have taken. It did not where the object
+    shows what the version replaces.
+    """
+    here, before, own = set(shown), live.tokens(), [version.tokens() for version in versions]
+    against = [bool(here & (before - mine)) for mine in own]
+    told = [bool(here & (mine - before).difference(*own[:at], *own[at + 1 :])) for at, mine in enumerate(own)]
+    verdicts: list[bool | None] = []
+    for at, mine in enumerate(own):
+        rivals = [other for index, other in enumerate(own) if index != at and (told[index] or not against[index])]
+        lone = not against[at] and bool(here & (mine - before).difference(*rivals))
+        verdicts.append(True if told[at] or lone else False if against[at] else None)
+    return verdicts
+
+
+def newest(values: Iterable[TokenizedValue]) -> int:
+    """What tells which of two versions wrote a field later: numbers of values only grow."""
+    return max((kept.number for kept in values), default=0)
+
+
+def adopted_values(
+    shown: Sequence[str], old: Sequence[TokenizedValue], new: Sequence[TokenizedValue]
+) -> tuple[TokenizedValue, ...]:
+    """The newer values of a field, and those older ones that the application shows all the same: it adds to what it has."""
+    beyond = set(shown) - set(tokens_of(new))
+    return (*new, *(kept for kept in old if kept.token in beyond))
+
+
+def tokens_of(values: Iterable[TokenizedValue]) -> tuple[str, ...]:
+    """The tokens of values, in their order."""
+    return tuple(kept.token for kept in values)
+
+
+def _said(values: Iterable[TokenizedValue]) -> tuple[tuple[str, bool, str], ...]:
+    return tuple((kept.text, kept.json, kept.token) for kept in values)
+
+
+# What the sealed body of a record holds that came over the vault's own interface: its fields as JSON, and who wrote it.
+#
+# The bodies of records that the proxy collects are packed otherwise (``content``); the first byte tells them apart.
+
+
+_NAMES = {"fields": "f", "action": "a", "by": "b", "at": "t", "tokens": "k", "eras": "e", "key": "y"}
+
+
+class RecordBody(msgspec.Struct, frozen=True, rename=_NAMES):
+    """One version of a record: its fields, what made it, the client that did, and when (milliseconds since the epoch)."""
+
+    fields: Fields
+    action: Action = Action.CREATE
+    by: str = ""
+    at: int = 0
+    tokens: RehashTokens | msgspec.UnsetType = msgspec.UNSET  #: where a rehash made any
+    eras: Eras | msgspec.UnsetType = msgspec.UNSET  #: where a text has changed
+    key: str | msgspec.UnsetType = msgspec.UNSET  #: of a record whose fields do not have it, in the note of its end
+
+
+class Extras(NamedTuple):
+    """What a document holds beside the fields."""
+
+    tokens: RehashTokens | None = None
+    eras: Eras | None = None
+
+
+#: Nothing beside the fields.
+NO_EXTRAS: Final = Extras()
+
+
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+_decode = msgspec.json.Decoder(RecordBody, float_hook=Decimal).decode
+
+
+def pack_document(document: RecordBody) -> bytes:
+    """The document as bytes, ready to be sealed; decimals are written out exactly."""
+    return _encode(document)
+
+
+def unpack_document(plain: bytes) -> RecordBody:
+    """The inverse; a decimal without a point comes back as ``int``: the schema tells what it is."""
+    return _decode(plain)
+
+
+def is_document(plain: bytes) -> bool:
+    """Whether an opened body is a document; else it is a ``content.Content``."""
+    return plain[:1] == b"{"
+
+
+# Eras of values: which value of its field a text is, counted by what changed it and never told by what it says.
+#
+# A redacted value stays what it is until the value behind it changes, and does not come back when that one does. So each record
+# remembers for each text the version that brought it: another number for every change, since versions only grow. A text that
+# came with the record itself has none, so that a new record stores nothing.
+#
+# Whoever writes a text that it does not see begins an era in any case. Else it could write what it guesses, and learn from
+# the redacted value whether that was there already.
+
+
+#: Makes one era of the numbers of several values: a prime beyond those that records have, and a bound.
+_MANY, _BEYOND = 1_000_003, 2**61 - 1
+
+
+def next_eras(before: Record, after: Fields, fresh: Collection[str], version: int) -> Eras:
+    """The eras of the version that has the fields ``after``. Texts of ``fresh`` fields count as new."""
+    known = before.eras or {}
+    found: Eras = {}
+    for name, value in after.items():
+        if not isinstance(value, str):
+            continue
+        if name in fresh or value != before.fields.get(name):
+            found[name] = version
+        elif name in known:
+            found[name] = known[name]
+    return found
+
+
+def moved(documents: Iterable[RecordBody], first: int) -> list[RecordBody]:
+    """Versions of a record as versions of another one, which they become from the number ``first`` on: eras of its own."""
+    begun: dict[tuple[str, object], int] = {}
+    found: list[RecordBody] = []
+    for version, document in enumerate(documents, first):
+        eras = document.eras if isinstance(document.eras, dict) else {}
+        fresh: Eras = {
+            name: begun.setdefault((name, eras.get(name, 0)), version)
+            for name, value in document.fields.items()
+            if isinstance(value, str)
+        }
+        found.append(replace(document, eras=fresh))
+    return found
+
+
+def texts_of(content: TokenizedBody) -> tuple[Fields, Eras]:
+    """The fields of what the proxy has collected, a text, or a list of texts where a field has several; and their eras.
+
+    The number of a value is its era: it is unique within the record, and another value has another one.
+    """
+    fields: Fields = {}
+    eras: Eras = {}
+    for name, values in content.fields.items():
+        if values:
+            alone = len(values) == 1
+            fields[name] = values[0].text if alone else [kept.text for kept in values]
+            eras[name] = values[0].number if alone else [kept.number for kept in values]
+    return fields, eras
+
+
+def array_of(values: Sequence[TokenizedValue]) -> str:
+    """Several texts as the text of a JSON array."""
+    return msgspec.json.encode([kept.text for kept in values]).decode()
+
+
+def era_of(values: Sequence[TokenizedValue]) -> int:
+    """The era of several values as one: another one as soon as one of them is another."""
+    era = 0
+    for kept in values:
+        era = (era * _MANY + kept.number) % _BEYOND
+    return era

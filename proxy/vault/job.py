@@ -1,0 +1,138 @@
+"""One pass of a migration, or of another piece of work that goes through all records: every row of a table, batch by batch, each record under its lock.
+
+Reads never wait. A write to a record waits while the batch that the record is in is committed, some milliseconds. How far the
+pass is stands in a note of the store, so that another process goes on there; rows that are visited twice are left as they are.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from proxy.errors import Code, VaultError
+from proxy.model.values import Unfit
+from proxy.storage.base import Store
+from proxy.storage.changes import Change, Conflict
+from proxy.storage.rows import Row
+from proxy.vault.collection import Collection
+from proxy.vault.schema_store import Phase
+
+#: Rows of one batch: opened, sealed and committed while their records are locked.
+_BATCH = 100
+#: Batches after which it is written down how far the pass is.
+_NOTED = 20
+
+#: What a row needs; raises ``Unfit`` where a value cannot be converted.
+RowVisitor = Callable[[Row], Sequence[Change]]
+
+
+@dataclass(slots=True)
+class JobProgress:
+    """How far a pass is."""
+
+    phase: Phase | None = None  #: of a migration
+    total: int = 0  #: records when the pass began
+    done: int = 0  #: records visited, or added since
+    failed: int = 0  #: records with a value that cannot be converted
+    unreadable: int = 0  #: records that do not open; they stay as they are
+
+
+class _Noted(msgspec.Struct, frozen=True):
+    """The note of a pass under way. ``change`` tells which pass it is of."""
+
+    change: str
+    after: int
+    total: int
+    done: int
+    failed: int
+    unreadable: int
+
+
+_decode = msgspec.json.Decoder(_Noted).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class Pass:
+    """One pass over one table. ``change`` identifies it, so that the note of an earlier one of its ``kind`` is not taken for its own."""
+
+    def __init__(self, collection: Collection, change: str, progress: JobProgress, kind: str = "migration") -> None:
+        self._collection = collection
+        self._store: Store = collection.store
+        self._table = collection.table
+        self._note = f"{kind}/{collection.name}:{collection.around.environment}"
+        self._written: bytes | None = None
+        self._change = change
+        self._after = 0
+        self.progress = progress
+
+    async def run(self, visit: RowVisitor) -> None:
+        """Visit every row from where this pass is. Raises what the store raises; a later call goes on."""
+        await self._resume()
+        batches = 0
+        while rows := await self._store.scan(self._table, self._after, _BATCH):
+            await self._batch(rows, visit)
+            self._after = rows[-1].rid
+            self.progress.done += len(rows)
+            batches += 1
+            if batches % _NOTED == 0:
+                await self._save()
+        await self._save()
+
+    async def _batch(self, rows: Sequence[Row], visit: RowVisitor) -> None:
+        locks = self._collection.state.locks
+        held = await locks.acquire(row.key for row in rows if row.key is not None)
+        try:
+            while True:
+                found = await self._store.rows(self._table, [row.rid for row in rows])
+                changes, failed, unreadable = await self._changes(found.values(), visit)
+                if await self._committed(changes):
+                    break
+        finally:
+            locks.release(held)
+        self.progress.failed += failed
+        self.progress.unreadable += unreadable
+        await asyncio.sleep(0)
+
+    async def _changes(self, rows: Iterable[Row], visit: RowVisitor) -> tuple[list[Change], int, int]:
+        """What a batch needs; how many of its records have failed, and do not open."""
+        return self._visited(rows, visit)
+
+    def _visited(self, rows: Iterable[Row], visit: RowVisitor) -> tuple[list[Change], int, int]:
+        changes: list[Change] = []
+        failed = unreadable = 0
+        for row in rows:
+            try:
+                changes.extend(visit(row))
+            except Unfit:
+                failed += 1
+            except VaultError as error:
+                if error.code is not Code.CANNOT_OPEN:
+                    raise
+                unreadable += 1
+        return changes, failed, unreadable
+
+    async def _committed(self, changes: Sequence[Change]) -> bool:
+        if not changes:
+            return True
+        try:
+            await self._store.commit(self._table, changes)
+        except Conflict:
+            return False  # somebody who knows no locks has changed a row: look at it again
+        return True
+
+    async def _resume(self) -> None:
+        self._written = await self._store.note(self._note)
+        noted = _decode(self._written) if self._written else None
+        if noted is None or noted.change != self._change:
+            noted = _Noted(self._change, 0, (await self._store.count(self._table))[0], 0, 0, 0)
+        self._after = noted.after
+        self.progress.total, self.progress.done = noted.total, noted.done
+        self.progress.failed, self.progress.unreadable = noted.failed, noted.unreadable
+
+    async def _save(self) -> None:
+        at = self.progress
+        content = _encode(_Noted(self._change, self._after, at.total, at.done, at.failed, at.unreadable))
+        if content != self._written:
+            await self._store.put_note(self._note, content, self._written)
+            self._written = content

@@ -1,0 +1,1 @@
+"""Background work on stored data: expiry, verification, re-encryption, key usage, rehash."""

@@ -1,0 +1,270 @@
+"""What each data key has sealed of everything that an environment keeps: a complete look, page by page.
+
+Nothing is opened, for everything begins with the id of its key. What was let go counts no more: answers that have expired, and objects
+that no row names. Tables of schemas that nobody declares any more count as all others do. A content that is missing may come back from a
+backup, and nobody knows which key it needs: it counts for every older one.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+from proxy.crypto.aead import HEAD_BYTES, SALT_BYTES, sealed_by, sealed_prefix
+from proxy.crypto.keyset import Keyset
+from proxy.crypto.master_key import MasterKey
+from proxy.errors import Code, VaultError
+from proxy.objectstore.base import NoObject
+from proxy.storage.base import Store
+from proxy.storage.changes import (
+    AddVersion,
+    Attach,
+    Bind,
+    Change,
+    Conflict,
+    Insert,
+    Remember,
+    Replace,
+    ReplaceCiphertext,
+    StageRow,
+    UpdateFile,
+)
+from proxy.storage.rows import File
+from proxy.vault.schema_store import placed_schemas
+from proxy.vault.vault import Vault, keyset_note
+
+#: What is counted, in the order in which it is told.
+USAGE_KINDS: Final = ("records", "versions", "staged", "attachments", "contents", "replies", "notes")
+
+_PAGE: Final = 500
+_FILES: Final = 50
+_NO_VERSION: Final = -1  # smaller than any
+
+
+class Use(NamedTuple):
+    """What a complete look has found."""
+
+    counted: dict[str, Counter[str]]  #: by id of the key: how many of each kind, where there are any
+    until: dict[str, int]  #: by id of the key: when the last answer that it has sealed expires
+
+    def of(self, key: str) -> Counter[str]:
+        """What a key has sealed."""
+        return self.counted.get(key, Counter())
+
+
+async def scan_key_usage(vault: Vault) -> Use:
+    """Look at everything. Raises what the store and the object store raise."""
+    use = Use({}, {})
+    await vault.wake()
+    for table in (await placed_schemas(vault.store, vault.environment)).values():
+        await _table(vault, table, use)
+    for name in await vault.store.notes(f":{vault.environment}"):
+        note = await vault.store.note(name)
+        if note is not None and vault.keyset.aead().knows(note[SALT_BYTES:]):
+            _count(use, "notes", [note[SALT_BYTES:]])
+    return use
+
+
+async def _table(vault: Vault, table: str, use: Use) -> None:
+    store, rid = vault.store, 0
+    while rows := await store.scan(table, rid, _PAGE):
+        for row in rows:
+            _count(use, "records", [row.body, *([row.key_sealed] if row.key_sealed else [])])
+        staged = await store.staged(table, [row.rid for row in rows if row.staged])
+        for change in (one for found in staged.values() for one in found if one.body):
+            _count(use, "staged", [change.body])
+        rid = rows[-1].rid
+        await asyncio.sleep(0)
+    place = (0, _NO_VERSION)
+    while pasts := await store.past_scan(table, place, _PAGE):
+        for past in pasts:
+            _count(use, "versions", [past.body])
+        place = pasts[-1].rid, pasts[-1].version
+        await asyncio.sleep(0)
+    await _replies(vault, table, use)
+    async for files in _files(vault, table):
+        for file in files:
+            _count(use, "attachments", [file.sealed])
+        for sealed in await _headers(vault, table, files):
+            if sealed is not None:
+                _count(use, "contents", [sealed])
+                continue
+            for key in vault.keyset.data_keys[:-1]:
+                use.counted.setdefault(key, Counter())["contents"] += 1
+
+
+async def _replies(vault: Vault, table: str, use: Use) -> None:
+    key, now = b"", vault.clock()
+    while replies := await vault.store.reply_scan(table, key, _PAGE):
+        for reply in replies:
+            if reply.sealed and reply.expires_at > now:
+                sealed = reply.sealed[SALT_BYTES:]
+                _count(use, "replies", [sealed])
+                by = sealed_by(sealed)
+                use.until[by] = max(use.until.get(by, 0), reply.expires_at)
+        key = replies[-1].key
+        await asyncio.sleep(0)
+
+
+async def _files(vault: Vault, table: str) -> AsyncIterator[Sequence[File]]:
+    after = b""
+    while files := await vault.store.file_scan(table, after, _FILES):
+        yield files
+        after = files[-1].file_id
+        await asyncio.sleep(0)
+
+
+async def _headers(vault: Vault, table: str, files: Sequence[File]) -> list[bytes | None]:
+    """What each content begins with; ``None`` for one that is missing. One that was replaced or deleted meanwhile is left out."""
+    found: list[bytes | None] = []
+    for file in files:
+        try:
+            found.append(None if vault.contents is None else await vault.contents.header(file.object))
+        except NoObject:
+            held = (await vault.store.files(table, [file.rid])).get(file.rid, ())
+            if any(other.object == file.object for other in held):
+                found.append(None)
+    return found
+
+
+def _count(use: Use, kind: str, sealed: Collection[bytes]) -> None:
+    """Count one thing for every key that has sealed a part of it."""
+    for key in {sealed_by(part) for part in sealed}:
+        use.counted.setdefault(key, Counter())[kind] += 1
+
+
+# Keeps bytes of data keys that are about to go, or are gone, out of the store.
+#
+# Somebody may have read a body before it was sealed anew, and write it only now: as a past version, or in place of what was sealed
+# anew. While everything is looked through, such a commit is noticed (``watch``), so that what was found is known not to be the
+# whole truth. Once a key is gone it is refused (``refuse``) as a conflict like any other: whoever meets it reads again, and then has
+# what is sealed with the key of now.
+
+
+class Fence:
+    """The guard of one store. Ids of keys are those of all its environments: they are drawn at random."""
+
+    def __init__(self) -> None:
+        self._watched: frozenset[bytes] = frozenset()
+        self._refused: frozenset[bytes] = frozenset()
+        self._seen: set[bytes] = set()
+
+    def __call__(self, changes: Sequence[Change]) -> None:
+        """Look at a commit. Raises ``Conflict`` for one that brings what a refused key has sealed."""
+        if not self._watched and not self._refused:
+            return
+        for change in changes:
+            heads = _heads(change)
+            if not self._refused.isdisjoint(heads):
+                raise Conflict(change)
+            self._seen |= self._watched.intersection(heads)
+
+    def watch(self, keys: Iterable[str]) -> None:
+        """Notice from now on what comes that one of these data keys has sealed."""
+        heads = frozenset(map(sealed_prefix, keys))
+        self._watched |= heads
+        self._seen -= heads
+
+    def seen(self, key: str) -> bool:
+        """Whether anything came since ``watch`` that the data key has sealed."""
+        return sealed_prefix(key) in self._seen
+
+    def ease(self, keys: Iterable[str]) -> None:
+        """End ``watch``."""
+        self._watched -= frozenset(map(sealed_prefix, keys))
+
+    def refuse(self, keys: Iterable[str]) -> None:
+        """Refuse what any of these data keys has sealed, as long as the process runs."""
+        self._refused |= frozenset(map(sealed_prefix, keys))
+
+
+def fence_of(store: Store) -> Fence:
+    """The fence of a store; made with the first call, so that a store where no key was ever replaced has nothing to look at."""
+    if not isinstance(store.guard, Fence):
+        store.guard = Fence()
+    return store.guard
+
+
+_SEALED: dict[type[Any], Callable[[Any], Collection[bytes | None]]] = {
+    Insert: lambda change: (change.row.body, change.row.key_sealed),
+    Replace: lambda change: (change.row.body,),
+    Bind: lambda change: (change.key_sealed,),
+    StageRow: lambda change: (change.staged.body,),
+    AddVersion: lambda change: (change.past.body,),
+    Attach: lambda change: (change.file.sealed,),
+    UpdateFile: lambda change: (change.file.sealed,),
+    Remember: lambda change: (change.reply.sealed[SALT_BYTES:],),
+    ReplaceCiphertext: lambda change: change.after,
+}
+
+
+def _heads(change: Change) -> list[bytes]:
+    sealed = _SEALED.get(type(change))
+    return [one[:HEAD_BYTES] for one in sealed(change) if one] if sealed is not None else []
+
+
+# Other keys for an environment: a fresh data key, fewer of them, or its keyset wrapped anew by another master key.
+#
+# What is stored comes first, always: a wrapped keyset is opened before it is written, written only over the one that it was made
+# from, and read back before anybody uses it. So there is no moment at which a crash leaves a vault that does not open, and
+# two processes, or the end of an environment, never undo each other.
+
+
+async def renew_keys(store: Store, master: MasterKey, keyset: Keyset) -> None:
+    """Give a keyset in use a fresh data key, which everything new is sealed with when this returns; older ones still open.
+
+    Raises ``VaultError``: BAD_KEYS when the master key is not that of this vault, CONFLICT when somebody else changes the keyset,
+    and what the store raises. Nothing is changed in use then.
+    """
+    before = await _stored(store, keyset.environment)
+    fresh = Keyset.unwrap(before, master).rotated()
+    keyset.adopt(await _put(store, master, fresh, before))
+
+
+async def drop_keys(store: Store, master: MasterKey, keyset: Keyset, keys: Collection[str]) -> None:
+    """Take data keys out of a keyset in use; whatever they have sealed never opens again. Raises as ``renew``.
+
+    What is stored is written first, and read back: after a crash the keys are there, or they are gone. The caller knows that nothing
+    needs them. ``ValueError`` for the key that seals.
+    """
+    before = await _stored(store, keyset.environment)
+    keyset.forget(await _put(store, master, Keyset.unwrap(before, master).without(keys), before))
+
+
+async def rewrap(store: Store, master: MasterKey, environment: str) -> bool:
+    """Wrap the environment's keyset with the present master key; whether it was another one's. Raises as ``renew``.
+
+    No effect on an environment that has ended.
+    """
+    before = await store.note(keyset_note(environment))
+    if before is None or Keyset.wrapper(before) == master.id:
+        return False
+    await _put(store, master, Keyset.unwrap(before, master), before)
+    return True
+
+
+async def wrapper(store: Store, environment: str) -> str | None:
+    """The id of the master key that the environment's keyset is wrapped with; ``None``: it has ended."""
+    note = await store.note(keyset_note(environment))
+    return None if note is None else Keyset.wrapper(note)
+
+
+async def _put(store: Store, master: MasterKey, keyset: Keyset, before: bytes) -> Keyset:
+    wrapped = keyset.wrap(master)
+    _same(keyset, Keyset.unwrap(wrapped, master))
+    await store.put_note(keyset_note(keyset.environment), wrapped, before)
+    return _same(keyset, Keyset.unwrap(await _stored(store, keyset.environment), master))
+
+
+def _same(keyset: Keyset, read: Keyset) -> Keyset:
+    """The keyset as read back. Raises ``VaultError(BAD_STORE)`` when it is another one."""
+    if not read.same(keyset):
+        raise VaultError(Code.BAD_STORE, "The wrapped keys do not read back as they were written: check the disk.")
+    return read
+
+
+async def _stored(store: Store, environment: str) -> bytes:
+    note = await store.note(keyset_note(environment))
+    if note is None:
+        raise VaultError(Code.BAD_KEYS, f"The keys of the environment {environment!r} are not in the store any more.")
+    return note

@@ -1,0 +1,202 @@
+"""Sealing anew with the data key of now: one page of a table at a time, each from where the one before ended.
+
+Sealed bytes take the place of others that say the same (``Recast``), only where those still are: so nobody is kept from reading,
+writing or deleting meanwhile, and whoever writes has the key of now anyway. Salts, versions and times stay, so nobody notices, and who
+deletes a salt still shreds everything below it. The content of a file becomes another object, by the same commit that lets the old
+one go; under the record's lock, as every change of a file.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Final, NamedTuple
+
+from proxy.auth.sealed_notes import seal_again
+from proxy.errors import Code, VaultError
+from proxy.objectstore.base import NoObject
+from proxy.storage.changes import Change, Conflict, ReplaceCiphertext, SealedPart, UpdateFile
+from proxy.storage.rows import File, Past, Row, Staged
+from proxy.vault.attachment_content import Contents
+from proxy.vault.records.attachment_metadata import kept_of, rekept
+from proxy.vault.seal import Sealer
+from proxy.vault.vault import Vault
+
+#: Rows, past versions and files of one page. A page of rows is one commit, so that others need not wait long for theirs.
+_ROWS: Final = 100
+_FILES: Final = 8
+
+_NO_VERSION: Final = -1  # smaller than any
+
+
+class SealedTable(NamedTuple):
+    """A table whose things are sealed anew."""
+
+    vault: Vault
+    table: str
+    sealer: Sealer
+
+
+class PageResult(NamedTuple):
+    """What was done in one go."""
+
+    after: str  #: where the next one begins; opaque
+    looked: int  #: how many things that was
+    unreadable: int  #: of them, those that do not open; they stay as they are
+
+
+#: Seals one page anew; ``None``: there is none behind that place. Raises what the store and the object store raise.
+Turn = Callable[[SealedTable, str], Awaitable[PageResult | None]]
+
+
+async def records(place: SealedTable, after: str) -> PageResult | None:
+    """Rows: bodies, keys, what is staged beside them, and what is known of their files."""
+    store = place.vault.store
+    rows = await store.scan(place.table, int(after or 0), _ROWS)
+    if not rows:
+        return None
+    files = await store.files(place.table, [row.rid for row in rows])
+    staged = await store.staged(place.table, [row.rid for row in rows if row.staged])
+    changes: list[Change] = []
+    unreadable = 0
+    for row in rows:
+        try:
+            changes += row_anew(place.sealer, row, files.get(row.rid, ()), staged.get(row.rid, ()))
+        except VaultError as error:
+            _refuse_other(error)
+            unreadable += 1
+    await _commit(place, changes)
+    return PageResult(str(rows[-1].rid), len(rows), unreadable)
+
+
+async def versions(place: SealedTable, after: str) -> PageResult | None:
+    """Past versions."""
+    rid, _, version = after.partition(".")
+    pasts = await place.vault.store.past_scan(place.table, (int(rid or 0), int(version or _NO_VERSION)), _ROWS)
+    if not pasts:
+        return None
+    changes: list[Change] = []
+    unreadable = 0
+    for past in pasts:
+        try:
+            changes += past_anew(place.sealer, past)
+        except VaultError as error:
+            _refuse_other(error)
+            unreadable += 1
+    await _commit(place, changes)
+    return PageResult(f"{pasts[-1].rid}.{pasts[-1].version}", len(pasts), unreadable)
+
+
+async def contents(place: SealedTable, after: str) -> PageResult | None:
+    """The contents of files, piece by piece, whatever their size. Nothing where the vault has no place for them."""
+    files = await place.vault.store.file_scan(place.table, bytes.fromhex(after), _FILES)
+    if not files or place.vault.contents is None:
+        return None
+    unreadable = 0
+    for file in files:
+        try:
+            await _content(place, place.vault.contents, file)
+        except NoObject:
+            unreadable += await _still(place, file)
+        except VaultError as error:
+            _refuse_other(error)
+            unreadable += 1
+    await asyncio.sleep(0)
+    return PageResult(files[-1].file_id.hex(), len(files), unreadable)
+
+
+async def notes(vault: Vault) -> int:
+    """The sealed notes of the environment: clients, policies, and the like; how many do not open."""
+    unreadable = 0
+    for name in await vault.store.notes(f":{vault.environment}"):
+        try:
+            await seal_again(vault.store, vault.keyset.aead(), name)
+        except VaultError as error:
+            _refuse_other(error)
+            unreadable += 1
+    return unreadable
+
+
+def row_anew(sealer: Sealer, row: Row, files: Sequence[File], staged: Sequence[Staged]) -> list[Change]:
+    """What seals a row and what belongs to it anew; nothing where that is so. Raises ``VaultError(CANNOT_OPEN)``."""
+    changes: list[Change] = []
+    before, after = (row.body, row.key_sealed), sealer.row_again(row)
+    if after != before:
+        changes.append(ReplaceCiphertext(SealedPart.ROW, (row.rid,), before, after))
+    changes += [
+        ReplaceCiphertext(SealedPart.STAGED, (change.sid, change.rid), (change.body,), (body,))
+        for change in staged
+        if change.body and (body := sealer.staged_again(change, row.salt)) is not change.body
+    ]
+    changes += [
+        ReplaceCiphertext(SealedPart.FILE, (file.file_id, file.rid), (file.sealed,), (sealed,))
+        for file in files
+        if (sealed := sealer.file_again(file, row.salt)) is not file.sealed
+    ]
+    return changes
+
+
+def past_anew(sealer: Sealer, past: Past) -> list[Change]:
+    """The same of a past version."""
+    body = sealer.past_again(past)
+    return (
+        []
+        if body is past.body
+        else [ReplaceCiphertext(SealedPart.PAST, (past.rid, past.version), (past.body,), (body,))]
+    )
+
+
+async def _content(place: SealedTable, kept_in: Contents, file: File) -> None:
+    """Seal one content anew, unless somebody replaces, moves or deletes it meanwhile. Raises as ``Contents.again``."""
+    if await kept_in.current(file.object):
+        return None
+    row = await _row(place, file)
+    if row is None:
+        return None
+    async with kept_in.again(kept_of(place.sealer, row, file), place.sealer.scope) as fresh, _locked(place, row):
+        now, held = await _row(place, file), await _file(place, file)
+        if now is None or now.key != row.key or held is None or held.object != file.object:
+            return await kept_in.drop(fresh.object)
+        change = UpdateFile(rekept(place.sealer, now, held, fresh), now.rid, file.object)
+        try:
+            await place.vault.store.commit(place.table, (change,))
+        except Conflict:
+            await kept_in.drop(fresh.object)
+
+
+@asynccontextmanager
+async def _locked(place: SealedTable, row: Row) -> AsyncIterator[None]:
+    """Nobody else changes the record of the row."""
+    locks = place.vault.state(place.table).locks
+    held = await locks.acquire(() if row.key is None else (row.key,))
+    try:
+        yield
+    finally:
+        locks.release(held)
+
+
+async def _row(place: SealedTable, file: File) -> Row | None:
+    return (await place.vault.store.rows(place.table, [file.rid])).get(file.rid)
+
+
+async def _file(place: SealedTable, file: File) -> File | None:
+    """The file as it is now, where it is still the same row's."""
+    files = (await place.vault.store.files(place.table, [file.rid])).get(file.rid, ())
+    return next((one for one in files if one.file_id == file.file_id), None)
+
+
+async def _still(place: SealedTable, file: File) -> bool:
+    """Whether a file still has an object that is not there; else somebody has replaced or deleted it meanwhile."""
+    held = await _file(place, file)
+    return held is not None and held.object == file.object
+
+
+async def _commit(place: SealedTable, changes: Sequence[Change]) -> None:
+    if changes:
+        await place.vault.store.commit(place.table, changes)
+    await asyncio.sleep(0)
+
+
+def _refuse_other(error: VaultError) -> None:
+    """Let through what only says that something does not open."""
+    if error.code is not Code.CANNOT_OPEN:
+        raise error

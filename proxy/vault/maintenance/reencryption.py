@@ -1,0 +1,285 @@
+"""Sealing anew, with the data key that seals now, what older ones have sealed: in the background, while others read and write.
+
+A run goes through everything that an environment keeps, stage by stage and page by page (``anew``). How far it is stands in the
+store: whoever opens the vault next goes on there. Kept answers are left alone, since they end within a day.
+
+Then all of it is looked at once more (``keyuse``), behind a fence that notices what comes meanwhile. An older key under which that
+finds nothing is dropped (``Retire``). Where it finds something, that is written down, so that everybody can see why a key is still there,
+and it looks again: when the last answer has expired, else a day later.
+"""
+
+import asyncio
+import enum
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from proxy.errors import VaultError
+from proxy.vault.maintenance import reencrypt_pages
+from proxy.vault.maintenance.key_usage import Use, fence_of, scan_key_usage
+from proxy.vault.maintenance.reencrypt_pages import PageResult, SealedTable, Turn
+from proxy.vault.schema_store import placed_schemas
+from proxy.vault.seal import Sealer
+from proxy.vault.vault import Vault
+
+#: Seconds until a run that the store has interrupted is tried again.
+_RETRY = 5.0
+#: Pages after which it is written down how far the run is.
+_NOTED: Final = 20
+#: Seconds between two looks whether uploads have ended that began before.
+_UPLOADS: Final = 0.2
+#: Times that a run goes through everything, where things that open are left under an older key.
+_ROUNDS: Final = 3
+#: Milliseconds after which it looks again at what something else than an answer keeps.
+_DAY: Final = 86_400_000
+#: The same where only something came meanwhile that an older key has sealed.
+_SOON: Final = 60_000
+
+#: Takes these data keys out of the keyset: nothing needs them any more. No effect where another key seals meanwhile.
+Retire = Callable[[Sequence[str]], Awaitable[None]]
+
+
+class ReencryptionState(enum.StrEnum):
+    """Where the run for the key that seals now stands."""
+
+    NONE = "none"  #: nothing was sealed with another key
+    RUNNING = "running"
+    STOPPED = "stopped"  #: by somebody; it can go on
+    DONE = "done"
+
+
+class ReencryptionStage(enum.StrEnum):
+    """What a run is at."""
+
+    RECORDS = "records"
+    VERSIONS = "versions"
+    CONTENTS = "contents"
+    NOTES = "notes"
+    LOOK = "look"
+    END = "end"
+
+
+class ReencryptionRun(msgspec.Struct, frozen=True):
+    """One run, as its note has it. Figures are of this round."""
+
+    key: str  #: the data key that everything is sealed with
+    state: ReencryptionState = ReencryptionState.RUNNING
+    done: int = 0  #: records
+    unreadable: int = 0  #: things that do not open; they stay as they are
+    tables: tuple[str, ...] = ()  #: that are done in this stage
+    stage: ReencryptionStage | None = None  #: ``None``: a note of a version that knew no stages
+    table: str = ""  #: that the stage is at
+    after: str = ""  #: where in it the next page begins
+    versions: int = 0
+    contents: int = 0
+    round: int = 1
+    used: Mapping[str, Mapping[str, int]] | None = None  #: what the last look has found, by key and kind
+    again: int = 0  #: when to look again, in milliseconds since the epoch
+
+
+_decode = msgspec.json.Decoder(ReencryptionRun).decode
+_encode = msgspec.json.Encoder().encode
+_change = msgspec.structs.replace
+
+_TURNS: Final[Mapping[ReencryptionStage, tuple[Turn, str]]] = {
+    ReencryptionStage.RECORDS: (reencrypt_pages.records, "done"),
+    ReencryptionStage.VERSIONS: (reencrypt_pages.versions, "versions"),
+    ReencryptionStage.CONTENTS: (reencrypt_pages.contents, "contents"),
+}
+_ORDER: Final = tuple(ReencryptionStage)
+
+
+class ReencryptionJob:
+    """The runs of one environment, one at a time. ``load`` before use, ``close`` after it."""
+
+    def __init__(self, vault: Vault, report: Callable[[VaultError], None], retire: Retire) -> None:
+        self._vault = vault
+        self._report = report
+        self._retire = retire
+        self._note = f"reseal:{vault.environment}"
+        self._stored: bytes | None = None
+        self._run: ReencryptionRun | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def run(self) -> ReencryptionRun | None:
+        """How far it is; ``None``: nothing was ever sealed with another key."""
+        return self._run
+
+    @property
+    def state(self) -> ReencryptionState:
+        """Where it stands."""
+        return ReencryptionState.NONE if self._run is None else self._run.state
+
+    async def load(self) -> None:
+        """Read where it stands."""
+        self._stored = await self._vault.store.note(self._note)
+        self._run = None if self._stored is None else _decode(self._stored)
+
+    async def start(self) -> None:
+        """Go on with what was under way; begin where a key was rotated and nobody got as far as to begin. After ``load``."""
+        keys, run = self._vault.keyset.data_keys, self._run
+        if run is not None and run.key == keys[-1] and run.stage is not None:
+            if run.state is ReencryptionState.RUNNING:
+                self._go()
+        elif len(keys) > 1:
+            await self.begin()
+
+    async def begin(self) -> None:
+        """Seal everything with the key that seals now; a run for another one ends. Raises what the store raises."""
+        await self.close()
+        key, run = self._vault.keyset.data_keys[-1], self._run
+        if run is not None and run.key == key and run.stage not in (None, ReencryptionStage.END):
+            await self._save(_change(run, state=ReencryptionState.RUNNING))
+        else:
+            await self._save(ReencryptionRun(key, stage=ReencryptionStage.RECORDS))
+        self._go()
+
+    async def follow_up(self) -> None:
+        """Look again at what keeps older keys, where it is time to."""
+        run = self._run
+        busy = self._task is not None and not self._task.done()
+        if (
+            run is None
+            or busy
+            or run.state is not ReencryptionState.DONE
+            or not run.again
+            or self._vault.clock() < run.again
+        ):
+            return
+        if len(self._vault.keyset.data_keys) > 1:
+            if any(kind != "replies" for counted in (run.used or {}).values() for kind in counted):
+                await self._save(
+                    ReencryptionRun(run.key, stage=ReencryptionStage.RECORDS, round=_ROUNDS, used=run.used)
+                )
+            self._go()
+
+    async def stop(self) -> None:
+        """Stop a run under way; ``begin`` goes on with it. Raises what the store raises."""
+        await self.close()
+        if self._run is not None and self._run.state is ReencryptionState.RUNNING:
+            await self._save(_change(self._run, state=ReencryptionState.STOPPED))
+
+    async def settled(self) -> None:
+        """Wait until no run is under way."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def close(self) -> None:
+        """Pause; a run under way goes on at the next start."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    # ------------------------------------------------------------------ parts
+
+    def _go(self) -> None:
+        self._task = asyncio.create_task(self._carry_out())
+
+    async def _carry_out(self) -> None:
+        while True:
+            try:
+                await self._through()
+                return
+            except VaultError as error:
+                self._report(error)
+                await asyncio.sleep(_RETRY)
+
+    async def _through(self) -> None:
+        run = self._run
+        while run is not None:
+            if run.stage in _TURNS:
+                await self._tables(run)
+            elif run.stage is ReencryptionStage.NOTES:
+                unreadable = run.unreadable + await reencrypt_pages.notes(self._vault)
+                await self._save(_change(run, unreadable=unreadable, stage=ReencryptionStage.LOOK))
+            elif await self._looked(run):
+                return
+            run = self._run
+
+    async def _tables(self, run: ReencryptionRun) -> None:
+        """One stage, from where it is."""
+        stage = run.stage or ReencryptionStage.RECORDS
+        await self._vault.wake()
+        for name, table in sorted((await placed_schemas(self._vault.store, self._vault.environment)).items()):
+            if table not in run.tables and await self._there(name):
+                run = await self._table(run, name, table)
+        following = _ORDER[_ORDER.index(stage) + 1]
+        await self._save(_change(run, stage=following, tables=(), table="", after=""))
+
+    async def _table(self, run: ReencryptionRun, name: str, table: str) -> ReencryptionRun:
+        turn, figure = _TURNS[run.stage or ReencryptionStage.RECORDS]
+        sealer = Sealer(self._vault.keyset.aead(), self._vault.environment, name)
+        place, pages = SealedTable(self._vault, table, sealer), 0
+        after = run.after if run.table == table else ""
+        try:
+            while page := await turn(place, after):
+                run, after, pages = _counted(run, table, page, figure), page.after, pages + 1
+                self._run = run
+                if pages % _NOTED == 0:
+                    await self._save(run)
+        except VaultError:
+            if await self._there(name):
+                raise  # else its schema was removed meanwhile, with everything in it
+        await self._save(_change(run, tables=(*run.tables, table), table="", after=""))
+        return self._run or run
+
+    async def _there(self, name: str) -> bool:
+        return name in await placed_schemas(self._vault.store, self._vault.environment)
+
+    async def _looked(self, run: ReencryptionRun) -> bool:
+        """Look at everything, and let keys go that nothing needs; whether that is all for now."""
+        older = self._vault.keyset.data_keys[:-1]
+        await self._uploaded()
+        fence = fence_of(self._vault.store)
+        fence.watch(older)
+        await self._save(run)  # every commit that came before is durable now, and will be seen
+        use = await scan_key_usage(self._vault)
+        seen = [key for key in older if fence.seen(key)]
+        free = [key for key in older if not use.of(key) and key not in seen]
+        if free:
+            fence.refuse(free)
+            await self._retire(free)
+        fence.ease(older)
+        kept = [key for key in older if key not in free]
+        left = sum(use.of(key).total() - use.of(key)["replies"] for key in kept)
+        if run.state is ReencryptionState.RUNNING and run.round < _ROUNDS and (seen or left > run.unreadable):
+            await self._save(ReencryptionRun(run.key, stage=ReencryptionStage.RECORDS, round=run.round + 1))
+            return False
+        again = self._again(use, kept, left) if kept else 0
+        used = {key: dict(use.of(key)) for key in kept}
+        await self._save(
+            _change(run, state=ReencryptionState.DONE, stage=ReencryptionStage.END, used=used, again=again)
+        )
+        return True
+
+    def _again(self, use: Use, kept: Sequence[str], left: int) -> int:
+        now = self._vault.clock()
+        if left:
+            return now + _DAY
+        return max([use.until.get(key, 0) + 1 for key in kept if use.of(key)], default=now + _SOON)
+
+    async def _uploaded(self) -> None:
+        """Wait until all uploads have ended that are under way: one of them may have begun with an older key."""
+        contents = self._vault.contents
+        before = frozenset() if contents is None else contents.uploading()
+        while contents is not None and (before := before & contents.uploading()):  # noqa: ASYNC110  # nobody tells
+            await asyncio.sleep(_UPLOADS)
+
+    async def _save(self, run: ReencryptionRun) -> None:
+        """Write down how far it is. Who is cancelled meanwhile waits until that is written, and knows what is."""
+        content = _encode(run)
+        writing = asyncio.ensure_future(self._vault.store.put_note(self._note, content, self._stored))
+        try:
+            await asyncio.shield(writing)
+        finally:
+            await asyncio.wait([writing])
+            if writing.exception() is None:
+                self._stored, self._run = content, run
+
+
+def _counted(run: ReencryptionRun, table: str, page: PageResult, figure: str) -> ReencryptionRun:
+    counted = {figure: getattr(run, figure) + page.looked}
+    return _change(run, table=table, after=page.after, unreadable=run.unreadable + page.unreadable, **counted)

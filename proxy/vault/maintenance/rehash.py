@@ -1,0 +1,285 @@
+"""New tokens for the values of records, for whoever keeps tokens of them outside the vault (specification, "Rehash").
+
+What a rehash makes is kept in the sealed body of the record, beside its fields, and large tokens are found through the token
+index: the newest ones, and those before them until somebody says that they may be forgotten. So an application that still holds
+an old token is told by ``resolve`` which record and field it stands for, and which token is the newest. Each token counts for the value that it was
+made of: when that changes, it is as if it had never been.
+
+The record itself does not change: its fields, version and times stay, and so do the tokens that the proxy has given to an
+application, which are another thing: the vault itself puts values in their place.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from proxy.audit import events
+from proxy.crypto.prf import Prf
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.legacy_dialect import ALIASES
+from proxy.model.policy import Act
+from proxy.model.query import KEY, Equals
+from proxy.model.record import Record, Rehashed, RehashTokens
+from proxy.model.schema import BODY, PROFILE_KEY, Value, is_collected
+from proxy.model.values import step
+from proxy.storage.changes import Change, Reindex, Replace
+from proxy.storage.query import All, Is, Order, Select
+from proxy.storage.rows import Row
+from proxy.tokenization.strategy import Rehasher, Strategy
+from proxy.vault.body import is_document, pack_document, unpack_document
+from proxy.vault.maintenance.rehash_rules import RehashRules, fields_by_rule, selected, value_at
+from proxy.vault.records import visibility
+from proxy.vault.records.commit import COMMIT_TRIES, attempt, locked, overtaken
+from proxy.vault.records.query import compile_query
+from proxy.vault.records.repository import Records
+from proxy.vault.records.visibility import Verified, Within, inside
+
+#: Tokens of one value that are found beside the newest.
+MOST_OLD = 16
+
+#: What a rehash commits besides its own changes, given its result.
+RehashExtraChanges = Callable[[Sequence["RehashedRecord"]], Sequence[Change]]
+
+
+class RehashedRecord(NamedTuple):
+    """What a rehash answers of one record."""
+
+    record: Record
+    fields: dict[str, Any]  #: the new values by names of rules; ``None``: the record has no value there
+
+
+class Resolved(NamedTuple):
+    """What a token stands for."""
+
+    token: str
+    record: Record
+    name: str  #: the name of the rule that it was made by
+    newest: str  #: the newest token of the same value
+
+
+class Rehash:
+    """Rules with the keys of a schema; makes the tokens of its records. ``job``: the run that they are made in."""
+
+    def __init__(self, records: Records, rules: RehashRules, dtk: str, job: str = "") -> None:
+        self._records = records
+        self._rules = rules
+        self._dtk = dtk
+        self._job = job
+        self._makers: dict[str, Rehasher] = {}
+        self._digests: dict[str, Prf] = {}
+
+    @property
+    def fields(self) -> list[str]:
+        """The fields of records that the rules name."""
+        known = {field.name for field in self._records.schema.fields}
+        return sorted({own if (own := ALIASES.get(name, name)) in known else BODY for name in self._rules})
+
+    def tokens(self, record: Record) -> tuple[RehashTokens, dict[str, Any]]:
+        """What the record has of tokens then, and the new values by names of rules.
+
+        Raises ``VaultError``: ``VALUE_UNFIT`` with a detail for each field whose value its strategy does not take;
+        ``UNPROCESSABLE`` where old tokens have to be forgotten first.
+        """
+        tokens = dict(record.tokens or {})
+        fields: dict[str, Any] = {}
+        faults: list[Detail] = []
+        for name, chosen, value in selected(self._rules, self._records.schema, record.fields):
+            fields[name] = None
+            if value is None:
+                tokens.pop(name, None)
+                continue
+            try:
+                tokens[name] = made = self._made(name, chosen, value, tokens.get(name))
+            except VaultError as error:
+                if error.code is not Code.VALUE_UNFIT:
+                    raise
+                faults.append(Detail("/rules" + step(name), error.message))
+                continue
+            fields[name] = fields_by_rule(Value(made.token, made.json))
+        if faults:
+            raise VaultError(Code.VALUE_UNFIT, "A value does not fit the strategy of its field.", tuple(faults))
+        return tokens, fields
+
+    def changes(self, row: Row, before: Record, tokens: RehashTokens) -> list[Change]:
+        """What gives a row these tokens. Nothing for a record that the proxy has collected: its tokens are the proxy's."""
+        return changes(self._records, row, before, tokens)
+
+    def _made(self, name: str, chosen: Strategy, value: Value, before: Rehashed | None) -> Rehashed:
+        digest = self._digest(name, value)
+        if before is not None and before.of != digest:
+            before = None
+        if before is not None and self._job and before.job == self._job:
+            return before  # this run has been here
+        maker = self._makers.get(name)
+        if maker is None:
+            around = self._records.collection.around
+            keys = around.keyset.rehash_keys(self._dtk, self._records.name, name)
+            maker = self._makers[name] = chosen.bind(keys, around.region)
+        new = maker(value)
+        return Rehashed(digest, new.text, new.json, maker.findable(new), self._job, _old(before, new.text))
+
+    def _digest(self, name: str, value: Value) -> bytes:
+        keyed = self._digests.get(name)
+        if keyed is None:
+            keyed = self._digests[name] = _digests(self._records, name)
+        return _digest(keyed, value)
+
+
+def _digests(records: Records, name: str) -> Prf:
+    """What tells the values of one rule apart without holding them."""
+    return records.collection.around.keyset.hasher("rehashed value", records.name, name)
+
+
+def _digest(keyed: Prf, value: Value) -> bytes:
+    return keyed(b"%d%b" % (value.json, value.text.encode("utf-8", "surrogatepass")))
+
+
+def _old(before: Rehashed | None, new: str) -> tuple[str, ...]:
+    """The tokens that stay beside the new one."""
+    if before is None:
+        return ()
+    old = [text for text in before.old if text != new]
+    if before.found and before.token != new:
+        old.append(before.token)
+    if len(old) > MOST_OLD:
+        raise VaultError(
+            Code.UNPROCESSABLE,
+            f"A value has {MOST_OLD} old tokens that are still found: forget those that nobody holds any more first.",
+        )
+    return tuple(old)
+
+
+def changes(records: Records, row: Row, before: Record, tokens: RehashTokens) -> list[Change]:
+    """What gives a row these tokens, its version and everything else as it is."""
+    if tokens == (before.tokens or {}):
+        return []
+    plain = records.collection.sealer.open_plain(row)
+    if not is_document(plain):
+        return []
+    document = msgspec.structs.replace(unpack_document(plain), tokens=tokens or msgspec.UNSET)
+    body = records.collection.sealer.plain_body((row.rid, row.salt), pack_document(document), row.version)
+    old, new = records.token_hashes(before.tokens or {}), records.token_hashes(tokens)
+    made: list[Change] = [Replace(row._replace(body=body), row.version)]
+    if old != new:
+        made.append(Reindex(row.rid, tuple(new - old), tuple(old - new - records.hashes(before.fields))))
+    return made
+
+
+async def resolve_rehashed(records: Records, tokens: Sequence[str]) -> list[Resolved]:
+    """What those of these tokens stand for that stand for anything, in their order; a token of equal values for several.
+
+    Raises ``VaultError(CANNOT_OPEN)``.
+    """
+    collection = records.collection
+    hashes = {records.rehashed(token.encode("utf-8", "surrogatepass")): token for token in tokens}
+    hits = await collection.store.by_tokens(collection.table, list(hashes))
+    rids = tuple({rid for found in hits.values() for rid in found})
+    where = All((inside(records), Is("@rid", rids)))
+    page = await collection.store.select(collection.table, Select(where, collection.clock(), counted=False))
+    there = Verified(records, records.rights.rows).only([records.open(row) for row in page.rows])
+    seen = await records.permitted(there)
+    opened = {record.rid: record for record in seen}
+    found: list[Resolved] = []
+    for digest, token in hashes.items():
+        for rid in hits.get(digest, ()):
+            if rid in opened:
+                found.extend(_resolved(records, opened[rid], token))
+    events.revealed(records.name, [one.record.key for one in found], (KEY, PROFILE_KEY) if found else ())
+    return found
+
+
+def newest_tokens(records: Records, record: Record, wanted: Callable[[str], bool]) -> dict[str, Any]:
+    """The newest tokens of the values that a record has now, of the rules that are ``wanted``, by their names."""
+    return {
+        name: fields_by_rule(Value(kept.token, kept.json))
+        for name, kept in (record.tokens or {}).items()
+        if wanted(name) and _stands(records, record, name, kept)
+    }
+
+
+def _stands(records: Records, record: Record, name: str, kept: Rehashed) -> bool:
+    """Whether the value that tokens were made of still is the record's."""
+    value = value_at(records.schema, record.fields, name)
+    return value is not None and _digest(_digests(records, name), value) == kept.of
+
+
+def _resolved(records: Records, record: Record, token: str) -> Iterator[Resolved]:
+    """The values of the record that the token stands for."""
+    for name, kept in (record.tokens or {}).items():
+        if not kept.found or (token != kept.token and token not in kept.old):
+            continue
+        if _stands(records, record, name, kept):
+            yield Resolved(token, record, name, kept.token)
+
+
+async def rehash_profiles(
+    records: Records, plan: Rehash, keys: Sequence[str], most: int, closing: RehashExtraChanges
+) -> list[RehashedRecord]:
+    """Make new tokens for the records that have one of these profile keys, all or none; the older records first.
+
+    Raises ``VaultError``: ``UNPROCESSABLE`` for more than ``most`` records; ``CANNOT_OPEN``; ``CONFLICT``; as ``Rehash.tokens``.
+    """
+    for _ in range(COMMIT_TRIES):
+        wanted = await _matching(records, keys, most)
+        wanted = await _permitted(records, wanted)
+        async with locked(records, [row.key for row in wanted if row.key is not None]):
+            rows = await _again(records, keys, wanted)
+            made, more = _all(plan, rows)
+            if await attempt(records, [*more, *closing(made)]):
+                records.collection.observe("rehashed", len(made))
+                visibility.rehashed(records, [one.record for one in made], plan.fields)
+                return made
+    raise overtaken(records)
+
+
+def _all(plan: Rehash, rows: Iterable[tuple[Row, Record]]) -> tuple[list[RehashedRecord], list[Change]]:
+    made: list[RehashedRecord] = []
+    more: list[Change] = []
+    for row, record in rows:
+        if is_collected(record.key):
+            continue  # its tokens are the proxy's
+        tokens, fields = plan.tokens(record)
+        made.append(RehashedRecord(record, fields))
+        more.extend(plan.changes(row, record, tokens))
+    return made, more
+
+
+async def _permitted(records: Records, wanted: list[Row]) -> list[Row]:
+    """Those that the filter endpoint lets the caller read; the others are not there. Raise unless all of them may be changed."""
+    if records.gate is None:
+        return wanted
+    seen = await records.readable(wanted)
+    await records.permit(Act.WRITE, seen.values())
+    return [row for row in wanted if row.rid in seen]
+
+
+async def _matching(records: Records, keys: Sequence[str], most: int) -> list[Row]:
+    collection = records.collection
+    asked = await compile_query(records, (Equals(PROFILE_KEY, tuple(keys)), *records.rights.rows))
+    select = Select(asked.where, collection.clock(), (Order("@rid"),), limit=most + 1, counted=False)
+    rows = (await collection.store.select(collection.table, select)).rows
+    if len(rows) > most:
+        raise VaultError(
+            Code.UNPROCESSABLE,
+            f"More than {most:,} records have these profile keys: name fewer, or rehash all records by `domicile rehash`.",
+        )
+    return rows
+
+
+async def _again(records: Records, keys: Sequence[str], wanted: Sequence[Row]) -> list[tuple[Row, Record]]:
+    """The same rows now that nobody else changes them, opened, without those that have gone or match no more."""
+    collection = records.collection
+    rows = await collection.store.rows(collection.table, [row.rid for row in wanted])
+    within, matches = Within(records), Verified(records, (Equals(PROFILE_KEY, tuple(keys)),))
+    found: list[tuple[Row, Record]] = []
+    for before in wanted:
+        now = rows.get(before.rid)
+        if now is None or not collection.alive(now):
+            continue
+        if records.stored(now, PROFILE_KEY) != records.stored(before, PROFILE_KEY):
+            continue
+        record = within.open(now)
+        if record is not None and matches.only((record,)):
+            found.append((now, record))
+    return found

@@ -1,0 +1,192 @@
+"""A rehash of all records of an environment: in the background, while others read and write, and on after a stop or a crash.
+
+There is one at a time. What it was asked for is a sealed note of the store, with the caller's key in it until the run has ended; how far it
+is, is another (``migration.Pass``). Each record gets all of its tokens in one commit, under its lock. One that a run has been to
+is left alone when the run comes to it again, so that nobody is told a token that is not there any more.
+"""
+
+import asyncio
+import enum
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from proxy.auth.sealed_notes import SealedNote
+from proxy.crypto.prf import random_bytes
+from proxy.errors import Code, VaultError
+from proxy.model.record import RehashTokens
+from proxy.model.schema import RECORDS_SCHEMA, is_collected
+from proxy.model.values import Unfit, ValueFaults
+from proxy.storage.changes import Change
+from proxy.storage.rows import Row
+from proxy.vault.job import JobProgress, Pass
+from proxy.vault.maintenance.rehash import Rehash, changes
+from proxy.vault.maintenance.rehash_rules import RehashRules, read_rules
+from proxy.vault.records.repository import Records
+from proxy.vault.schemas.catalog import Catalog
+from proxy.vault.vault import Vault
+
+#: Seconds until a run that the store has interrupted is tried again.
+_RETRY = 5.0
+
+RehashVisitor = Callable[[Row], Sequence[Change]]
+
+
+class RehashRequest(msgspec.Struct, frozen=True):
+    """What a run is asked for. ``rules`` as they were sent; without any, the tokens that there are stay as they are."""
+
+    dtk: str
+    rules: msgspec.Raw
+    forget: bool  #: old tokens are found no longer
+
+
+class RehashState(enum.StrEnum):
+    """Where a run stands."""
+
+    RUNNING = "running"
+    DONE = "done"
+    STOPPED = "stopped"  #: by somebody; what it has done stays
+
+
+class RehashRun(msgspec.Struct, frozen=True):
+    """One run, as its note has it."""
+
+    id: str
+    began_at: int  #: milliseconds since the epoch
+    state: RehashState = RehashState.RUNNING
+    ended_at: int | None = None
+    wanted: RehashRequest | None = None  #: while it runs
+    total: int = 0  #: the figures of its end
+    done: int = 0
+    failed: int = 0
+    unreadable: int = 0
+
+
+_decode = msgspec.json.Decoder(RehashRun).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class RehashJob:
+    """The runs of one environment. Made by ``open_job``."""
+
+    def __init__(self, vault: Vault, catalog: Catalog, note: SealedNote, report: Callable[[VaultError], None]) -> None:
+        self._vault = vault
+        self._catalog = catalog
+        self._note = note
+        self._report = report
+        self._run: RehashRun | None = None
+        self._progress = JobProgress()
+        self._task: asyncio.Task[None] | None = None
+        self._changing = asyncio.Lock()
+
+    @property
+    def last(self) -> RehashRun | None:
+        """The run under way with its figures, or the last one; ``None`` where there was none."""
+        run, at = self._run, self._progress
+        if run is None or run.state is not RehashState.RUNNING:
+            return run
+        return msgspec.structs.replace(
+            run, total=at.total, done=at.done, failed=at.failed, unreadable=at.unreadable, wanted=None
+        )
+
+    async def begin(self, wanted: RehashRequest) -> RehashRun:
+        """Start a run. Raises ``VaultError(CONFLICT)`` while another is under way."""
+        async with self._changing:
+            if self._run is not None and self._run.state is RehashState.RUNNING:
+                raise VaultError(Code.CONFLICT, "A rehash of all records is under way; stop it, or wait for its end.")
+            run = RehashRun(random_bytes(8).hex(), self._vault.clock(), wanted=wanted)
+            await self._note.write(_encode(run))
+            self._go(run)
+            return run
+
+    async def stop(self) -> RehashRun | None:
+        """End a run under way; the one that there was last."""
+        async with self._changing:
+            if self._run is not None and self._run.state is RehashState.RUNNING:
+                await self.close()
+                await self._ended(self._run, RehashState.STOPPED)
+            return self.last
+
+    async def settled(self) -> None:
+        """Wait until no run is under way."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def close(self) -> None:
+        """Pause; a run under way goes on at the next start."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def start(self) -> None:
+        """Go on with what was under way."""
+        content = await self._note.read()
+        self._run = None if content is None else _decode(content)
+        if self._run is not None and self._run.state is RehashState.RUNNING:
+            self._go(self._run)
+
+    # ------------------------------------------------------------------ parts
+
+    def _go(self, run: RehashRun) -> None:
+        self._run, self._progress = run, JobProgress()
+        self._task = asyncio.create_task(self._carry_out(run))
+
+    async def _carry_out(self, run: RehashRun) -> None:
+        while True:
+            try:
+                records = self._catalog.records(RECORDS_SCHEMA)
+                await Pass(records.collection, run.id, self._progress, "rehash").run(_visit(records, run))
+                return await self._ended(run, RehashState.DONE)
+            except VaultError as error:
+                self._report(error)
+                await asyncio.sleep(_RETRY)
+
+    async def _ended(self, run: RehashRun, state: RehashState) -> None:
+        at = self._progress
+        ended = RehashRun(
+            run.id, run.began_at, state, self._vault.clock(), None, at.total, at.done, at.failed, at.unreadable
+        )
+        await self._note.write(_encode(ended))
+        self._run = ended
+
+
+def _visit(records: Records, run: RehashRun) -> RehashVisitor:
+    """What a run does to a record. Raises ``Unfit`` where a value does not fit its strategy, and ``VaultError(CANNOT_OPEN)``."""
+    wanted = run.wanted or RehashRequest("", msgspec.Raw(b"{}"), forget=False)
+    rules: RehashRules = read_rules(msgspec.json.decode(wanted.rules), ValueFaults(0)) if len(wanted.rules) > 2 else {}
+    plan = Rehash(records, rules, wanted.dtk, run.id)
+
+    def visit(row: Row) -> Sequence[Change]:
+        if not records.collection.alive(row):
+            return ()
+        record = records.open(row)
+        if is_collected(record.key):
+            return ()  # its tokens are the proxy's
+        before = record.tokens or {}
+        try:
+            tokens = plan.tokens(
+                msgspec.structs.replace(record, tokens=_bare(before, run.id) if wanted.forget else before)
+            )[0]
+        except VaultError as error:
+            if error.code not in (Code.VALUE_UNFIT, Code.UNPROCESSABLE):
+                raise
+            raise Unfit(error.message) from None
+        return changes(records, row, record, tokens)
+
+    return visit
+
+
+def _bare(tokens: RehashTokens, run: str) -> RehashTokens:
+    """Without what was there before the newest, but for those that this run has been to."""
+    return {
+        name: msgspec.structs.replace(one, old=()) if one.old and one.job != run else one
+        for name, one in tokens.items()
+    }
+
+
+async def open_job(vault: Vault, catalog: Catalog, report: Callable[[VaultError], None]) -> RehashJob:
+    """The runs of a vault; one that was under way goes on. ``report`` hears of faults after which it is tried again."""
+    keyset = catalog.records(RECORDS_SCHEMA).collection.around.keyset
+    job = RehashJob(vault, catalog, SealedNote(vault.store, keyset.aead(), vault.environment, "rehash job"), report)
+    await job.start()
+    return job

@@ -1,0 +1,189 @@
+"""From what a request carries to the next version of a record: which values stay, which are new.
+
+Pure functions, in steps where a field has many values (``offload``). A value that did not change keeps its token, and so does the record's own token when it comes
+back in a value's place; anything else gets a new token.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from functools import partial
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from proxy.model.schema import Value
+from proxy.offload import STRIDE, Steps
+from proxy.vault.body import TokenizedBody, TokenizedValue
+
+#: Mints the token of (field, value) under a value number.
+Mint = Callable[[str, Value, int], Value]
+#: The same for one field and any record: (value, record id, value number).
+FieldMint = Callable[[Value, int, int], Value]
+
+#: Attempts to avoid a token that the field already has; small shapes (``fixed``) cannot.
+_TRIES = 4
+
+
+class ProxiedDraft(NamedTuple):
+    """What a request says of one record: the values of each field it carries.
+
+    An empty tuple erases the field. ``keep`` names fields that were sent without a value but stay as they are.
+    ``absent_erased``: declared fields that are not named at all are erased as well (a whole replacement). A stored field
+    that is not ``declared`` any more stays: the rules that lost it may get it back, and the application holds its tokens.
+    """
+
+    fields: Mapping[str, tuple[Value, ...]]
+    keep: frozenset[str] = frozenset()
+    absent_erased: bool = False
+    declared: frozenset[str] | None = None  #: ``None``: every field is
+
+    def erases(self, name: str) -> bool:
+        """Whether a stored field that the request does not carry is erased."""
+        return self.absent_erased and name not in self.keep and (self.declared is None or name in self.declared)
+
+
+class Drafted(NamedTuple):
+    """The next version, and for every field of the draft the values in the draft's order."""
+
+    content: TokenizedBody
+    given: Mapping[str, tuple[TokenizedValue, ...]]
+    own: frozenset[str]  #: fields in which an own token came back in a value's place
+
+
+def draft_new(draft: ProxiedDraft, mints: Mapping[str, FieldMint], rid: int) -> Steps[Drafted]:
+    """The first version of a new record: there is nothing to keep, so every value gets a token; numbers begin at 1."""
+    number = 1
+    given: dict[str, tuple[TokenizedValue, ...]] = {}
+    for name, values in draft.fields.items():
+        mint = mints[name]
+        if len(values) == 1:  # nearly always
+            (value,) = values
+            token = mint(value, rid, number)
+            given[name] = (TokenizedValue(number, value.text, value.json, token.text, token.json),)
+            number += 1
+            continue
+        chosen: list[TokenizedValue] = []
+        known: set[str] = set()
+        for value in values:
+            token = _fresh(partial(mint, value, rid, number), known)
+            known.add(token.text)
+            chosen.append(TokenizedValue(number, value.text, value.json, token.text, token.json))
+            number += 1
+            if number % STRIDE == 0:
+                yield
+        given[name] = tuple(chosen)
+    fields = given if all(given.values()) else {name: values for name, values in given.items() if values}
+    return Drafted(TokenizedBody(fields, number), given, frozenset())
+
+
+def draft_next(draft: ProxiedDraft, live: TokenizedBody, start: int, mint: Mint) -> Steps[Drafted]:
+    """The version that the draft makes of ``live``; numbers begin at ``start``."""
+    before = live.fields
+    number = start
+    given: dict[str, tuple[TokenizedValue, ...]] = {}
+    own: set[str] = set()
+    for name, values in draft.fields.items():
+        stored = before.get(name, ())
+        if _unchanged(stored, values):
+            given[name] = stored
+            continue
+        pool = _Pool() if stored else _EMPTY
+        yield from pool.learn(stored)
+        known = set(pool.tokens)
+        chosen: list[TokenizedValue] = []
+        for place, value in enumerate(values, 1):
+            kept = pool.take(value) if stored else None
+            if kept is None:
+                token = _fresh(partial(mint, name, value, number), known)
+                known.add(token.text)
+                kept = TokenizedValue(number, value.text, value.json, token.text, token.json)
+                number += 1
+            elif kept.text != value.text or kept.json != value.json:
+                own.add(name)
+            chosen.append(kept)
+            if place % STRIDE == 0:
+                yield
+        if chosen and all(
+            kept.number < start for kept in chosen
+        ):  # moved: who wrote a field last has its highest number
+            chosen[0] = replace(chosen[0], number=number)
+            number += 1
+        given[name] = tuple(chosen)
+    untouched = all(given[name] is before.get(name, ()) for name in given)
+    if untouched and not any(draft.erases(name) for name in before.keys() - given.keys()):
+        return Drafted(live, given, frozenset())
+    fields = {name: values for name, values in before.items() if not draft.erases(name)}
+    fields.update(given)
+    content = TokenizedBody({name: values for name, values in fields.items() if values}, number)
+    return Drafted(content, given, frozenset(own))
+
+
+def _unchanged(stored: tuple[TokenizedValue, ...], values: tuple[Value, ...]) -> bool:
+    """Whether the values are those stored, in their order: the common case of an update that sends a whole record."""
+    if len(stored) != len(values):
+        return False
+    for kept, value in zip(stored, values, strict=True):
+        if kept.text != value.text or kept.json != value.json:
+            return False
+    return True
+
+
+class _Pool:
+    """The stored values of one field, each of which a new version may continue once."""
+
+    def __init__(self) -> None:
+        self.tokens: dict[str, list[TokenizedValue]] = {}
+        self._values: dict[Value, list[TokenizedValue]] = {}
+        self._taken: set[int] = set()
+
+    def learn(self, values: tuple[TokenizedValue, ...]) -> Steps[None]:
+        """These are stored."""
+        for number, kept in enumerate(reversed(values), 1):
+            self.tokens.setdefault(kept.token, []).append(kept)
+            self._values.setdefault(kept.value, []).append(kept)
+            if number % STRIDE == 0:
+                yield
+
+    def take(self, value: Value) -> TokenizedValue | None:
+        """The stored value that equals this one, or that it stands for."""
+        for candidates in (self._values.get(value), self.tokens.get(value.text)):
+            while candidates:
+                kept = candidates.pop()
+                if kept.number not in self._taken:
+                    self._taken.add(kept.number)
+                    return kept
+        return None
+
+
+_EMPTY = _Pool()
+
+
+def _fresh(mint: Callable[[], Value], known: AbstractSet[str]) -> Value:
+    """A token that no other value of the field has in this record, where the shape has room for another."""
+    token = mint()
+    for _ in range(_TRIES):
+        if token.text not in known:
+            break
+        token = mint()
+    return token
+
+
+def apart_from(beside: Sequence[TokenizedBody], mint: Mint) -> Mint:
+    """Mints no token that a version in doubt has in that field, where the shape has room: the application may hold either."""
+    taken = {(name, kept.token) for content in beside for name, values in content.fields.items() for kept in values}
+
+    def minted(name: str, value: Value, number: int) -> Value:
+        token = mint(name, value, number)
+        for _ in range(_TRIES):
+            if (name, token.text) not in taken:
+                break
+            token = mint(name, value, number)
+        return token
+
+    return minted
+
+
+def adopt(live: TokenizedBody, fields: Mapping[str, tuple[TokenizedValue, ...]], start: int) -> TokenizedBody:
+    """The live version with some fields taken from another version of the same record."""
+    merged = {**live.fields, **fields}
+    return TokenizedBody({name: values for name, values in merged.items() if values}, max(live.following, start))

@@ -1,0 +1,1 @@
+"""Records that the proxy collects: staged writes, tokens back to values, reconciliation."""

@@ -1,0 +1,128 @@
+"""What the proxy collects of an entity, kept among the records of the program's own schema (``schema: records`` in a rule file).
+
+Its rows stand in the table of that schema, so that a search, an aggregation, a delete sees them as it sees any other row. They are
+told apart by their keys: ``rules:<entity>/<id>`` for the application's record of that id, which no caller can give to a record.
+Bodies are those of every collected record, tokens and all; beside them stands what the schema keeps of the fields, made by its
+``Records`` and so fit for a migration that is under way. Token hashes are of the entity's own name, as everywhere.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, cast
+
+from proxy.crypto.aead import Seal
+from proxy.model.schema import collected_keys
+from proxy.storage.base import Store
+from proxy.storage.changes import Change, Conflict, Insert, Replace
+from proxy.storage.rows import ColumnValue, Row, TableLayout
+from proxy.vault.body import TokenizedBody
+from proxy.vault.collection import Collection, TableSpec, VaultContext
+from proxy.vault.records.repository import Records
+from proxy.vault.schema_store import Placed
+from proxy.vault.seal import RecordSealer, Sealer
+
+#: Rows that were made and never committed, as far as anybody knows, before they are forgotten.
+_MOST_MADE = 10_000
+
+
+class SharedTable(NamedTuple):
+    """The schema among whose records others are kept: as it is in force at the moment, and what work with it happens within."""
+
+    records: Callable[[], Records]
+    using: Callable[[], AbstractContextManager[None]]
+
+
+class Hosted(Collection):
+    """The records of one entity in the table of a schema."""
+
+    def __init__(self, recipe: TableSpec, entity: str, host: SharedTable) -> None:
+        base = host.records().collection
+        super().__init__(recipe, Placed(TableLayout(base.table, ()), ()), base.around, base.state)
+        self._host = host
+        #: By record: the definition that the columns of its newest row were made for.
+        self._made: dict[int, Records] = {}
+        self._prefix = collected_keys(entity)
+        self.sealer = _Sealer(base.around, base.name, self._prefix)
+        self._hash_of_host = base.key_hash
+        self.store = cast(Store, _Guarded(base.store, self))
+
+    @property
+    def records(self) -> Records:
+        """The records of the schema, as it is in force."""
+        return self._host.records()
+
+    def key_hash(self, key: str) -> bytes:
+        """The hash under which the schema has the record of that id of the application."""
+        return self._hash_of_host(self._prefix + key)
+
+    def new_row(self, content: TokenizedBody, rid: int, salt: bytes, sealer: RecordSealer | None = None) -> Row:
+        self._note(rid)
+        return super().new_row(content, rid, salt, sealer)
+
+    def next_row(self, row: Row, content: TokenizedBody) -> Row:
+        self._note(row.rid)
+        return super().next_row(row, content)
+
+    def _cells(self, content: TokenizedBody) -> tuple[ColumnValue, ...]:
+        return self.records.cells(self.records.fields_of(content))
+
+    def _note(self, rid: int) -> None:
+        if len(self._made) >= _MOST_MADE:
+            self._made.clear()
+        self._made[rid] = self.records
+
+    async def commit(self, store: Store, table: str, changes: Sequence[Change]) -> None:
+        """Commit, unless the schema is not what it was when the rows among the changes were made: a conflict like any other."""
+        with self._host.using():
+            now = self.records
+            for change in changes:
+                if isinstance(change, Insert | Replace) and self._made.pop(change.row.rid, None) is not now:
+                    raise Conflict(change)
+            await store.commit(table, changes)
+
+
+def shared_records(collection: Collection) -> Records:
+    """What knows the files of the collection's records: those of the schema that it stands among, if it does."""
+    return collection.records if isinstance(collection, Hosted) else Records(collection)
+
+
+class _Guarded:
+    """The store as a hosted collection sees it."""
+
+    def __init__(self, store: Store, hosted: Hosted) -> None:
+        self._store = store
+        self._hosted = hosted
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def commit(self, table: str, changes: Sequence[Change]) -> None:
+        await self._hosted.commit(self._store, table, changes)
+
+
+class _Sealer(Sealer):
+    """Seals as the schema does; a key is sealed with what tells the entity, and opened without it."""
+
+    def __init__(self, around: VaultContext, schema: str, prefix: str) -> None:
+        super().__init__(around.keyset.aead(), around.environment, schema)
+        self._prefix = prefix
+
+    def record(self, rid: int, salt: bytes) -> RecordSealer:
+        return _RecordSealer(self._aead.under(salt), self.scope, rid, self._prefix)
+
+    def open_key(self, row: Row) -> str | None:
+        key = super().open_key(row)
+        return None if key is None else key.removeprefix(self._prefix)
+
+
+class _RecordSealer(RecordSealer):
+    """Seals what belongs to one record, its key with the prefix."""
+
+    __slots__ = ("_prefix",)
+
+    def __init__(self, seal: Seal, scope: bytes, rid: int, prefix: str) -> None:
+        super().__init__(seal, scope, rid)
+        self._prefix = prefix
+
+    def key(self, key: str) -> bytes:
+        return super().key(self._prefix + key)

@@ -1,0 +1,265 @@
+"""Two records of the vault that are one record of the application.
+
+A create whose answer got lost is kept without a name. When the record is then changed by its id, before any answer has
+shown it, the vault has it twice: once without a name, once with the name that the change told. An object that shows
+tokens of the first under the name of the second tells that they are one. They are joined in one transaction.
+"""
+
+from collections.abc import Collection as Some
+from collections.abc import Iterable, Mapping, Sequence
+
+from proxy.offload import FEW, busy, give_way, in_thread, strides
+from proxy.storage.changes import (
+    Accept,
+    Bind,
+    Change,
+    Conflict,
+    Reindex,
+    Release,
+    Remove,
+    Replace,
+    StageRow,
+    UpdateFile,
+)
+from proxy.storage.rows import Row, RowState, Staged, StagedKind
+from proxy.tokenization.base import Resolution
+from proxy.vault.body import TokenizedBody, TokenizedValue, alike, changed, next_generation
+from proxy.vault.collection import Collection
+from proxy.vault.proxied.hosted import shared_records
+from proxy.vault.proxied.open_rows import OpenRow, open_rows
+from proxy.vault.proxied.reveal import AnswerObject, Revealed
+from proxy.vault.records.attachment_metadata import adopted
+
+#: Tokens that tell their record from others.
+_TELLING = (Resolution.SEALED, Resolution.INDEXED)
+
+
+async def join_objects(
+    collection: Collection, shown: Sequence[AnswerObject], revealed: Revealed, began: int
+) -> list[OpenRow | None]:
+    """Join what the objects of an answer show to be one; gives the record that each object is, bound or to be bound.
+
+    ``began`` is when the request of that answer was received: the application may have read an object before it took a change
+    whose answer has come since, and joining by what it was then would put the older values over the acknowledged ones.
+    """
+    await keep(collection, [stray for index, stray in revealed.loose if shown[index].id is None], began)
+    rows = list(revealed.rows)
+    ids = {ident for index, _ in revealed.loose if (ident := shown[index].id) is not None}
+    known = await collection.by_key(ids) if ids else {}
+    homes = await open_rows(collection, (), known.values()) if known else {}
+    joined: set[int] = set()
+    for index, stray in revealed.loose:
+        item = shown[index]
+        row = known.get(item.id) if item.id is not None else None
+        home = homes.get(row.rid) if row is not None else None
+        if home is None:
+            rows[index] = rows[index] or stray
+        elif began < max(home.row.updated_at, stray.row.updated_at):
+            rows[index] = home  # what was read before the last change tells nothing about it
+        elif not _are_one(collection, home, stray, item):
+            rows[index] = stray  # the application has given the name to another record
+        else:
+            rows[index] = home
+            if stray.row.rid not in joined and _settled(collection, home) and _settled(collection, stray):
+                joined.add(stray.row.rid)
+                await _merge(collection, home, stray, item)
+    return rows
+
+
+async def keep(collection: Collection, loose: Iterable[OpenRow], began: int) -> None:
+    """Keep for good what waits for an answer, and is shown by one that tells no name: the application has it.
+
+    ``began`` is when the request of that answer was received.
+    """
+    rids = {
+        one.row.rid
+        for one in loose
+        if one.row.state is RowState.PENDING
+        and one.row.updated_at <= began
+        and one.row.rid not in collection.state.in_flight
+    }
+    if rids:
+        now = collection.clock()
+        await collection.store.commit(collection.table, [Accept(rid, now) for rid in sorted(rids)])
+        collection.observe("reconciled", len(rids))
+
+
+async def rename(collection: Collection, rid: int, key: str) -> None:
+    """The application names a record otherwise than the request did: it gets that name, or joins the record that has it.
+
+    The caller holds the lock of the name.
+    """
+    rows = await collection.store.rows(collection.table, [rid])
+    known = await collection.by_key([key])
+    opened = await open_rows(collection, (), [*rows.values(), *known.values()])
+    stray, home = opened.get(rid), opened.get(known[key].rid) if key in known else None
+    if stray is None or stray is home or not all(_settled(collection, one) for one in (stray, home) if one):
+        return
+    if home is not None:
+        await _merge(collection, home, stray, AnswerObject(key, tuple(stray.live.tokens())))
+        return
+    now, digest, row = collection.clock(), collection.key_hash(key), stray.row
+    changes: list[Change] = [Release(row.key, 0, now)] if row.key is not None else []
+    changes.append(Bind(rid, digest, collection.sealer.record(rid, row.salt).key(key), now))
+    try:
+        await collection.store.commit(collection.table, changes)
+    except Conflict:
+        return  # somebody else settled one of them meanwhile
+    collection.observe("reconciled")
+
+
+def _are_one(collection: Collection, home: OpenRow, stray: OpenRow, item: AnswerObject) -> bool:
+    """Whether an object with the name of ``home``, and tokens of the nameless one, is both.
+
+    It is when the nameless one is older: the application took a change of that name after it. Else the name may have
+    passed on to a new record, unless the object shows what only ``home`` has.
+    """
+    return stray.row.rid < home.row.rid or any(
+        (name, text) in home.values
+        and (name, text) not in stray.values
+        and collection.tokenizers[name].resolution in _TELLING
+        for name, text in item.places
+    )
+
+
+def _settled(collection: Collection, one: OpenRow) -> bool:
+    """Whether nothing is under way or in doubt beside a record; what is, is decided first."""
+    return not one.row.staged and one.row.rid not in collection.state.in_flight
+
+
+async def _merge(collection: Collection, home: OpenRow, stray: OpenRow, item: AnswerObject) -> None:
+    mine, other = home.live.fields, stray.live.fields
+    theirs = {
+        name: other[name]
+        for name in changed(mine, other) & other.keys()
+        if not _shows(item, name, mine.get(name, ()), other[name])
+    }
+    same = alike(mine, other)  # of values with one token the later one counts: nothing that is shown tells them apart
+    if stray.row.rid < home.row.rid:
+        theirs = {name: values for name, values in theirs.items() if name not in same}
+    moved, number = _renumbered(theirs, next_generation([home.live]))
+    rivals = {
+        name for name in moved.keys() - same if mine.get(name) and not _shows(item, name, moved[name], mine[name])
+    }
+    taken = {name: values for name, values in moved.items() if name not in rivals}
+    content = TokenizedBody({**mine, **taken}, number)
+    after = collection.next_row(home.row, content)
+    rid = home.row.rid
+    hashes = [
+        collection.token_hash(name, kept.token)
+        for name, values in moved.items()
+        for kept in values
+        if collection.tokenizers[name].resolution in _TELLING
+    ]
+    changes: list[Change] = [Replace(after, home.row.version), *await _files(collection, stray.row, after)]
+    changes += [Remove(stray.row.rid), Reindex(rid, add=tuple(hashes))]
+    if rivals:  # an older value that the application may have kept: in doubt until an answer shows the field
+        now, sid = collection.clock(), collection.around.sequence()
+        older = TokenizedBody({**content.fields, **{name: moved[name] for name in rivals}}, number)
+        body = collection.sealer.record(rid, home.row.salt).staged_body(older, sid)
+        changes.append(StageRow(Staged(sid, rid, StagedKind.UPDATE, now, now, True, body)))
+    try:
+        await collection.store.commit(collection.table, changes)
+    except Conflict:
+        return  # somebody else changed the record meanwhile; the next answer that shows it joins them
+    home.row, home.live = after._replace(staged=int(bool(rivals))), content
+    home.learn(content)
+    collection.observe("reconciled")
+
+
+async def _files(collection: Collection, stray: Row, home: Row) -> list[UpdateFile]:
+    """What gives the files of the one that goes to the one that stays; only a record that had a name can have files."""
+    if stray.key is None:
+        return []
+    files = await collection.store.files(collection.table, [stray.rid, home.rid])
+    if stray.rid not in files:
+        return []
+    return adopted(shared_records(collection), (stray, home), files[stray.rid], files.get(home.rid, ()))
+
+
+def _renumbered(
+    fields: Mapping[str, tuple[TokenizedValue, ...]], start: int
+) -> tuple[dict[str, tuple[TokenizedValue, ...]], int]:
+    """The values under numbers that are free in their new record, and the next free one."""
+    moved: dict[str, tuple[TokenizedValue, ...]] = {}
+    for name, values in fields.items():
+        moved[name] = tuple(
+            TokenizedValue(number, kept.text, kept.json, kept.token, kept.token_json)
+            for number, kept in enumerate(values, start)
+        )
+        start += len(values)
+    return moved, start
+
+
+def _texts(values: Sequence[TokenizedValue]) -> set[str]:
+    return {kept.token for kept in values}
+
+
+def _shows(item: AnswerObject, name: str, ours: Sequence[TokenizedValue], theirs: Sequence[TokenizedValue]) -> bool:
+    """Whether the object shows a token of a field that only the first has."""
+    only = _texts(ours) - _texts(theirs)
+    return any(field == name and text in only for field, text in item.places)
+
+
+# What of the token index a record no longer needs once versions of it are gone.
+#
+# A same-value token is alike in every version that has the value: an entry may go only when neither the live version nor
+# another staged change has it. Whoever calls holds the record's lock, so that nobody stages meanwhile.
+
+
+async def unneeded(
+    collection: Collection, row: Row, settled: Some[int], left: Iterable[TokenizedBody] = ()
+) -> list[Reindex]:
+    """What goes when these staged changes of a row do, and the versions ``left`` take the place of its live one (none: it stays).
+
+    Nothing where the row has changed since it was read.
+    """
+    rows = {row.rid: row}
+    staged = (await collection.beside(rows)).get(row.rid, ())
+    if rows[row.rid] != row:
+        return []
+    current = collection.sealer.open(row)
+    versions = [(change.sid, opened) for change in staged if (opened := _open(collection, change, row)) is not None]
+    gone = [current, *(content for sid, content in versions if sid in settled)]
+    stay = [*(left or [current]), *(content for sid, content in versions if sid not in settled)]
+    return await outdated(collection, row.rid, gone, stay)
+
+
+async def outdated(
+    collection: Collection, rid: int, gone: Iterable[TokenizedBody], left: Iterable[TokenizedBody]
+) -> list[Reindex]:
+    """The entries of tokens that versions had which are gone, and that no version has which is left."""
+    gone, left = list(gone), list(left)
+    many = any(len(values) > FEW for content in gone for values in content.fields.values())
+    tokens = await in_thread(_without, gone, left) if many else _without(gone, left)
+    if not tokens:
+        return []
+    drop: list[bytes] = []
+    for some in strides(list(tokens)):
+        drop += [collection.token_hash(name, text) for name, text in some if _has_entry(collection, rid, name, text)]
+        if busy():
+            await give_way()
+    return [Reindex(rid, drop=tuple(drop))] if drop else []
+
+
+def _open(collection: Collection, change: Staged, row: Row) -> TokenizedBody | None:
+    return collection.sealer.open_staged(change, row.salt) if change.body else None
+
+
+def _without(gone: Iterable[TokenizedBody], left: Iterable[TokenizedBody]) -> set[tuple[str, str]]:
+    return _tokens(gone) - _tokens(left)
+
+
+def _tokens(contents: Iterable[TokenizedBody]) -> set[tuple[str, str]]:
+    return {token for content in contents for token in content.tokens()}
+
+
+def _has_entry(collection: Collection, rid: int, name: str, text: str) -> bool:
+    """Whether the token may stand in the index: small ones never do, and what carries a record's id only when it is another's."""
+    tokenizer = collection.tokenizers.get(name)
+    if tokenizer is None:  # the rules have lost the field, and may get it back
+        return False
+    if tokenizer.resolution is Resolution.INDEXED:
+        return True
+    found = tokenizer.identify(text) if tokenizer.resolution is Resolution.SEALED else None
+    return found is not None and found[0] != rid

@@ -1,0 +1,107 @@
+"""What an update that the application took makes of a record: its live version, and what is left of versions in doubt."""
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple
+
+from proxy.offload import FEW, run_in_thread
+from proxy.storage.changes import Change, Replace, StageRow, Unstage
+from proxy.storage.rows import Row, Staged
+from proxy.vault.body import TokenizedBody, TokenizedValue, adopted_values, alike, changed, tells
+from proxy.vault.collection import LONG, Collection
+from proxy.vault.next_version import adopt
+from proxy.vault.proxied.merge_duplicates import outdated, unneeded
+
+
+class Update(NamedTuple):
+    """A staged update that the application took."""
+
+    rid: int
+    sid: int
+    before: TokenizedBody  #: the live version that it was made of
+    after: TokenizedBody
+    named: AbstractSet[str]  #: the fields that the request carried
+
+
+async def promotion(collection: Collection, update: Update, shown: Mapping[str, tuple[str, ...]]) -> list[Change]:
+    """The changes that make the staged version live, on top of whatever is live by now; none where the record is gone.
+
+    ``shown`` are the tokens by field that the answer shows: a field with its old tokens was not taken.
+    """
+    rows = await collection.store.rows(collection.table, [update.rid])
+    row = rows.get(update.rid)
+    if row is None:
+        return []
+    long = len(row.body) > LONG or any(len(values) > FEW for values in update.after.fields.values())
+    current, content = await run_in_thread(long, _merged, collection, row, update, shown)
+    changes: list[Change] = [
+        Replace(collection.next_row(row, content), row.version),
+        Unstage(update.rid, update.sid),
+    ]
+    if row.staged > 1:
+        beside = (await collection.beside({row.rid: row})).get(row.rid, ())
+        others = [other for other in beside if other.body and other.sid not in collection.state.in_flight]
+        opened = [(other, collection.sealer.open_staged(other, row.salt)) for other in others]
+        rebased = rebase(collection, row, opened, (current, content), update.named)
+        gone = {update.sid, *rebased.gone}
+        changes.extend([*rebased.changes, *await unneeded(collection, row, gone, (content, *rebased.left))])
+    else:
+        changes.extend(await outdated(collection, update.rid, (current, update.after), (content,)))
+    return changes
+
+
+def _merged(
+    collection: Collection, row: Row, update: Update, shown: Mapping[str, tuple[str, ...]]
+) -> tuple[TokenizedBody, TokenizedBody]:
+    """What is live by now, and what it becomes."""
+    current, before, after = collection.sealer.open(row), update.before.fields, update.after.fields
+    moved = changed(before, after)
+    taken: dict[str, tuple[TokenizedValue, ...]] = {}
+    for name in moved:
+        texts, old, new = shown.get(name, ()), before.get(name, ()), after.get(name, ())
+        if tells(texts, old, new) is not False:
+            taken[name] = adopted_values(texts, old, new)
+    for name in (changed(current.fields, after) & update.named) - moved:
+        taken[name] = after.get(name, ())
+    return current, adopt(current, taken, update.after.following)
+
+
+class Rebased(NamedTuple):
+    """What becomes of versions in doubt: the changes, those that went, and what took their place."""
+
+    changes: list[Change]
+    gone: set[int]
+    left: list[TokenizedBody]
+
+
+def rebase(
+    collection: Collection,
+    row: Row,
+    opened: Sequence[tuple[Staged, TokenizedBody]],
+    live: tuple[TokenizedBody, TokenizedBody],
+    named: AbstractSet[str] = frozenset(),
+) -> Rebased:
+    """Versions in doubt follow the live version, ``live`` before and after, where they have a field only as that had it.
+
+    Else an answer that shows another field of theirs would put the older value over a newer one. For the same reason fields that
+    were acknowledged (``named``) decide where no token can tell.
+    """
+    before, after = live
+    rebased = Rebased([], set(), [])
+    moved = changed(before.fields, after.fields)
+    for staged, version in opened:
+        names = {name for name in moved if version.fields.get(name, ()) == before.fields.get(name, ())}
+        names |= alike(after.fields, version.fields) & named
+        if not names:
+            continue
+        rebased.gone.add(staged.sid)
+        rebased.changes.append(Unstage(row.rid, staged.sid))
+        left = adopt(version, {name: after.fields.get(name, ()) for name in names}, after.following)
+        if changed(after.fields, left.fields):
+            sid = collection.around.sequence()
+            if staged.sid in collection.state.reported:
+                collection.state.report(sid)
+            body = collection.sealer.record(row.rid, row.salt).staged_body(left, sid)
+            rebased.changes.append(StageRow(staged._replace(sid=sid, body=body)))
+            rebased.left.append(left)
+    return rebased

@@ -1,0 +1,198 @@
+"""What an answer left in doubt, a later answer decides.
+
+An object that the application shows tells by its tokens which version it kept. Only answers to requests that began
+after the doubt arose and after the record was last settled count, and nothing is dropped on the word of an answer
+while the application may still be working on the doubtful request (``GRACE``): promoting adds, dropping destroys.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from proxy.offload import STRIDE, busy, give_way
+from proxy.storage.changes import Bind, Change, Conflict, Release, Remove, Replace, Unstage
+from proxy.storage.rows import Row, Staged, StagedKind
+from proxy.vault.body import (
+    TokenizedBody,
+    TokenizedValue,
+    adopted_values,
+    alike,
+    changed,
+    newest,
+    taken,
+    tells,
+    tokens_of,
+)
+from proxy.vault.collection import Collection
+from proxy.vault.next_version import adopt
+from proxy.vault.proxied.merge_duplicates import join_objects, unneeded
+from proxy.vault.proxied.open_rows import OpenRow
+from proxy.vault.proxied.promotion import rebase
+from proxy.vault.proxied.reveal import AnswerObject, Revealed
+
+#: How long a request without any answer may still be at work in the application, in milliseconds.
+RECONCILE_GRACE = 300_000
+
+
+async def reconcile(collection: Collection, shown: Sequence[AnswerObject], revealed: Revealed, began: int) -> set[str]:
+    """Join, bind, promote or drop what these objects of an answer decide; ``began`` is when its request was received.
+
+    Gives the fields of updates, met for the first time, that no answer can decide.
+    """
+    rows = await join_objects(collection, shown, revealed, began) if revealed.loose else revealed.rows
+    decided: set[int] = set()
+    undecided: set[str] = set()
+    for index, (item, row) in enumerate(zip(shown, rows, strict=True), 1):
+        if index % STRIDE == 0 and busy():
+            await give_way()
+        if row is None or row.row.rid in decided or row.row.rid in collection.state.in_flight:
+            continue
+        told = _told(collection, item, row, began)
+        undecided |= told.undecided
+        if not told.changes:
+            continue
+        decided.add(row.row.rid)
+        await _commit(collection, row.row, told)
+    return undecided
+
+
+class _Told(NamedTuple):
+    """What an object decides: the changes, versions that are new, and the fields of which no answer can tell anything."""
+
+    changes: list[Change]
+    left: list[TokenizedBody]
+    undecided: set[str]
+
+
+async def _commit(collection: Collection, row: Row, told: _Told) -> None:
+    """Write what was decided, and take from the token index what only the versions had that go with it."""
+    changes, left = told.changes, told.left
+    settled = {change.sid for change in changes if isinstance(change, Unstage)}
+    locks = collection.state.locks
+    locked = bool(settled) and row.key is not None and locks.take(row.key)
+    try:
+        if locked:  # else somebody changes the record: the entries stay, and lead to nothing
+            changes.extend(await unneeded(collection, row, settled, left))
+        await collection.store.commit(collection.table, changes)
+    except Conflict:
+        return  # somebody else settled the record meanwhile; the next answer shows what is left
+    finally:
+        if locked and row.key is not None:
+            locks.release((row.key,))
+    collection.observe("reconciled")
+
+
+async def reconcile_gone(collection: Collection, keys: Sequence[str], began: int) -> None:
+    """The application says that these records do not exist (404, 410): a delete in doubt has happened."""
+    rows = await collection.by_key(keys)
+    waiting = [row.rid for row in rows.values() if row.staged]
+    staged = await collection.store.staged(collection.table, waiting) if waiting else {}
+    gone = [
+        rid
+        for rid, changes in staged.items()
+        if any(change.kind is StagedKind.DELETE and _doubtful(collection, change, began) for change in changes)
+    ]
+    if gone:
+        await collection.store.commit(collection.table, [Remove(rid) for rid in gone])
+        collection.observe("reconciled", len(gone))
+
+
+def _told(collection: Collection, item: AnswerObject, opened: OpenRow, began: int) -> _Told:
+    told = _Told([], [], set())
+    seen, row = _seen(item), opened.row
+    if row.key is None and item.id is not None and _shows_record(opened, seen):
+        told.changes.extend(_binding(collection, item.id, opened))
+    content = opened.live
+    verdicts = _verdicts(opened, item)
+    waiting: list[tuple[Staged, TokenizedBody]] = []
+    for staged, version in opened.staged if row.updated_at <= began else ():
+        if not _doubtful(collection, staged, began) or not _shows_record(opened, seen):
+            continue
+        over = _over(collection, staged)
+        if version is None:
+            settled = over  # a delete of what is shown
+        else:
+            content, settled = _decide(content, version, seen, verdicts[staged.sid], over=over)
+        if settled:
+            told.changes.append(Unstage(row.rid, staged.sid))
+        elif version is not None:
+            waiting.append((staged, version))
+    if content is not opened.live:
+        told.changes.append(Replace(collection.next_row(row, content), row.version))
+        rebased = rebase(collection, row, waiting, (opened.live, content))
+        told.changes.extend(rebased.changes)
+        told.left.extend((content, *rebased.left))
+    for staged, version in waiting:
+        names = alike(content.fields, version.fields)
+        if names and names == changed(content.fields, version.fields) and collection.state.report(staged.sid):
+            told.undecided.update(names)
+    return told
+
+
+def _verdicts(opened: OpenRow, item: AnswerObject) -> dict[int, bool | None]:
+    """For each staged update whether the object as a whole shows that it was taken."""
+    versions = {staged.sid: version for staged, version in opened.staged if version is not None}
+    return dict(zip(versions, taken(item.places, opened.live, list(versions.values())), strict=True))
+
+
+def _decide(
+    live: TokenizedBody, version: TokenizedBody, seen: Mapping[str, list[str]], taken: bool | None, *, over: bool
+) -> tuple[TokenizedBody, bool]:
+    """Field by field: what the application shows of a doubtful version is adopted, what it shows of the live one rejects it.
+
+    A field whose values have the same token in both shows nothing: it goes with what the object as a whole tells (``taken``).
+    """
+    fields: dict[str, tuple[TokenizedValue, ...]] = {}
+    settled = True
+    for name in sorted(changed(live.fields, version.fields)):
+        old, new, texts = live.fields.get(name, ()), version.fields.get(name, ()), seen.get(name, ())
+        if tokens_of(old) != tokens_of(new):
+            verdict = tells(texts, old, new)
+            if verdict and taken is False:
+                verdict = None  # what it shows is another version's, too
+        elif newest(new) < newest(old):
+            continue  # it was written since
+        else:
+            verdict = taken
+        if verdict:
+            fields[name] = adopted_values(texts, old, new)
+            continue
+        if (
+            verdict is None and taken and set(texts) & set(tokens_of(new))
+        ):  # whether it gave up others is not told: they stay
+            fields[name] = adopted_values(tokens_of(old), old, new)
+        settled = settled and verdict is False and over
+    return (adopt(live, fields, version.following) if fields else live), settled
+
+
+def _over(collection: Collection, staged: Staged) -> bool:
+    """Whether the application is certainly done with the doubtful request."""
+    return staged.answered or collection.clock() - (staged.doubt or staged.at) > RECONCILE_GRACE
+
+
+def _doubtful(collection: Collection, staged: Staged, began: int) -> bool:
+    """Whether nobody works on the staged change any more, and the answer at hand was asked for after that.
+
+    What is neither under way here nor marked as doubtful was left by a process that died.
+    """
+    if staged.sid in collection.state.in_flight:
+        return False
+    return (staged.at if staged.doubt is None else staged.doubt) <= began
+
+
+def _seen(item: AnswerObject) -> dict[str, list[str]]:
+    seen: dict[str, list[str]] = {}
+    for name, text in item.places:
+        seen.setdefault(name, []).append(text)
+    return seen
+
+
+def _shows_record(opened: OpenRow, seen: Mapping[str, list[str]]) -> bool:
+    """Whether the object carries at least one token of this very record."""
+    return any((name, text) in opened.values for name, texts in seen.items() for text in texts)
+
+
+def _binding(collection: Collection, key: str, opened: OpenRow) -> list[Change]:
+    now = collection.clock()
+    digest = collection.key_hash(key)
+    sealed = collection.sealer.record(opened.row.rid, opened.row.salt).key(key)
+    return [Release(digest, opened.row.rid, now), Bind(opened.row.rid, digest, sealed, now)]

@@ -1,0 +1,218 @@
+"""What is known of the files of records: sealed beside the record's row, bound to it, and opened with it.
+
+The name, the hash, the type and the salt of the content are sealed under the record's own key, so they end with the record.
+The content does not move when its file does: another record gets another seal around the same salt.
+"""
+
+import uuid
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from proxy.crypto.aead import cannot_open
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.record import LONGEST_FILE_NAME, Attachment, Record, same_name
+from proxy.storage.changes import UpdateFile
+from proxy.storage.rows import File, Row
+from proxy.vault.attachment_content import StoredContent
+from proxy.vault.records.repository import Records
+from proxy.vault.seal import Sealer
+
+
+class _Known(
+    msgspec.Struct, frozen=True, rename={"filename": "n", "hash": "h", "mime_type": "t", "size": "s", "salt": "k"}
+):
+    """What is sealed of a file."""
+
+    filename: str
+    hash: str
+    mime_type: str
+    size: int
+    salt: bytes
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(_Known).decode
+
+
+class Label(NamedTuple):
+    """What a caller says of a file."""
+
+    filename: str
+    mime_type: str
+
+
+class OpenFile(NamedTuple):
+    """A file in the clear, and what opens its content."""
+
+    file: File
+    attachment: Attachment
+    kept: StoredContent
+
+
+def new_id() -> bytes:
+    """The id of a new file: a random UUID (RFC 9562, section 5.4)."""
+    return uuid.uuid4().bytes
+
+
+def id_of(text: str) -> bytes | None:
+    """The id that a caller writes, in the one spelling that ``Attachment.file_id`` has; ``None`` when it cannot be one."""
+    try:
+        found = uuid.UUID(text)
+    except ValueError:
+        return None
+    return found.bytes if str(found) == text else None
+
+
+def file_of(records: Records, row: Row, kept: StoredContent, label: Label, before: File | None = None) -> File:
+    """The file of a row with that content; in place of ``before``, it keeps its id and its creation."""
+    now = records.collection.clock()
+    file_id = bytes.fromhex(kept.object[:32])
+    known = _Known(label.filename, kept.hash, label.mime_type, kept.size, kept.salt)
+    sealer = records.collection.sealer.record(row.rid, row.salt)
+    return File(
+        file_id,
+        row.rid,
+        name_hash(records, label.filename),
+        kept.object,
+        kept.size,
+        now if before is None else before.created_at,
+        now,
+        sealer.file(_encode(known), file_id, kept.object),
+    )
+
+
+def name_hash(records: Records, filename: str) -> bytes:
+    """The keyed hash under which a record has a file of that name."""
+    return records.hash_name(same_name(filename))
+
+
+def kept_of(sealer: Sealer, row: Row, file: File) -> StoredContent:
+    """Where the content of a file of the row is, and what opens it. Raises ``VaultError(CANNOT_OPEN)``."""
+    known = _decode(sealer.open_file(file, row.salt))
+    return StoredContent(file.object, known.salt, known.size, known.hash)
+
+
+def rekept(sealer: Sealer, row: Row, file: File, kept: StoredContent) -> File:
+    """The file of the row with its content in another object. Raises ``VaultError(CANNOT_OPEN)``."""
+    known = replace(_decode(sealer.open_file(file, row.salt)), salt=kept.salt)
+    sealed = sealer.record(row.rid, row.salt).file(_encode(known), file.file_id, kept.object)
+    return file._replace(object=kept.object, sealed=sealed)
+
+
+def open_file(records: Records, row: Row, file: File) -> OpenFile:
+    """A file of the row. ``VaultError(CANNOT_OPEN)`` when it was changed, or moved from another row or object."""
+    plain = records.collection.sealer.open_file(file, row.salt)
+    known = _decode(plain)
+    if known.size != file.size:
+        raise cannot_open()
+    shown = Attachment(
+        str(uuid.UUID(bytes=file.file_id)),
+        known.filename,
+        known.hash,
+        known.mime_type,
+        known.size,
+        file.created_at,
+        file.updated_at,
+    )
+    return OpenFile(file, shown, StoredContent(file.object, known.salt, known.size, known.hash))
+
+
+async def attachments_of(records: Records, rids: Sequence[int]) -> dict[int, tuple[Attachment, ...]]:
+    """The attachments of these rows, oldest first; rows without any are left out.
+
+    One that does not open is counted, logged by its event, and left out.
+    """
+    collection = records.collection
+    files = await collection.store.files(collection.table, rids)
+    if not files:
+        return {}
+    rows = await collection.store.rows(collection.table, list(files))
+    return {rid: tuple(_openable(records, rows[rid], found)) for rid, found in files.items() if rid in rows}
+
+
+async def with_attachments(
+    records: Records, found: Sequence[Record], readable: Container[str | None] | None = None
+) -> list[Record]:
+    """The records with what they have attached; ``readable``: those of these keys alone."""
+    rids = [record.rid for record in found if readable is None or record.key in readable]
+    attached = await attachments_of(records, rids) if rids else {}
+    if not attached:
+        return list(found)
+    return [replace(record, attachments=attached.get(record.rid, ())) for record in found]
+
+
+def handed_over(
+    records: Records, rows: tuple[Row, Row], files: Mapping[str, File], others: Iterable[File]
+) -> list[UpdateFile]:
+    """The changes that give files of the first row to the second one, which has ``others`` already.
+
+    ``files`` has them by where the caller named them. Raises ``VaultError``: FILE_EXISTS with a detail for each whose name is
+    taken there; CANNOT_OPEN.
+    """
+    source, destination = rows
+    taken = {file.name for file in others}
+    clash = [place for place, file in files.items() if file.name in taken]
+    if clash:
+        text = "The destination has a file of the same name."
+        raise VaultError(
+            Code.FILE_EXISTS,
+            "A file cannot be moved to a record that has one of its name; nothing was moved.",
+            tuple(Detail(place, text) for place in clash),
+        )
+    changes = []
+    for file in files.values():
+        opened = open_file(records, source, file)
+        label = Label(opened.attachment.filename, opened.attachment.mime_type)
+        changes.append(UpdateFile(file_of(records, destination, opened.kept, label, file), source.rid, file.object))
+    return changes
+
+
+def adopted(records: Records, rows: tuple[Row, Row], files: Iterable[File], others: Iterable[File]) -> list[UpdateFile]:
+    """The same where nobody can be asked: a file whose name is taken gets a number, and one that does not open stays behind."""
+    source, destination = rows
+    taken, changes = {file.name for file in others}, []
+    for file in files:
+        try:
+            opened = open_file(records, source, file)
+        except VaultError as error:
+            if error.code is not Code.CANNOT_OPEN:
+                raise
+            records.collection.observe("unopenable_file")
+            continue
+        name, number = opened.attachment.filename, 1
+        while name_hash(records, name) in taken:
+            number += 1
+            name = _numbered(opened.attachment.filename, number)
+        taken.add(name_hash(records, name))
+        label = Label(name, opened.attachment.mime_type)
+        changes.append(UpdateFile(file_of(records, destination, opened.kept, label, file), source.rid, file.object))
+    return changes
+
+
+def _numbered(name: str, number: int) -> str:
+    """``cv.pdf`` → ``cv (2).pdf``, within the length that a name may have."""
+    stem, dot, ending = name.rpartition(".")
+    if not stem:
+        stem, dot, ending = name, "", ""
+    rest = f" ({number}){dot}{ending}"
+    return stem[: max(1, LONGEST_FILE_NAME - len(rest))] + rest[-(LONGEST_FILE_NAME - 1) :]
+
+
+def _openable(records: Records, row: Row, files: Iterable[File]) -> list[Attachment]:
+    found: list[Attachment] = []
+    for file in files:
+        try:
+            found.append(open_file(records, row, file).attachment)
+        except VaultError as error:
+            if error.code is not Code.CANNOT_OPEN:
+                raise
+            records.collection.observe("unopenable_file")
+    return found
+
+
+def by_id(files: Mapping[int, Sequence[File]], rid: int) -> dict[bytes, File]:
+    """The files of a row by their id."""
+    return {file.file_id: file for file in files.get(rid, ())}

@@ -1,0 +1,277 @@
+"""New records over the vault's own interface: one or a batch, each batch one commit.
+
+Nearly every create meets free keys, so the rows are made and committed at once: the unique index of keys decides between
+creates of one key, however many come together. Only when it refuses are the keys looked up, under their locks: a key whose
+record has expired is free, one of a live record refuses the whole batch or, where the operator wants that, is overwritten.
+
+An overwritten record is what was sent, as if it were new: fields that were not sent are gone, and so is an ``expires_at`` that
+was not sent. It keeps the time of its creation, its history and its attachments.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET
+
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.policy import Act
+from proxy.model.query import KEY
+from proxy.model.record import Action, Eras, Fields, Record, RecordDraft
+from proxy.model.rights import denied
+from proxy.model.values import step
+from proxy.offload import busy, each, give_way
+from proxy.storage.changes import AddVersion, Change, Insert, Reindex, Remove, Replace
+from proxy.storage.rows import Row
+from proxy.vault.body import Extras
+from proxy.vault.body import next_eras as eras_after
+from proxy.vault.records import visibility
+from proxy.vault.records.attachment_metadata import with_attachments
+from proxy.vault.records.commit import COMMIT_TRIES, ExtraChanges, attempt, locked, overtaken, refuse_of_rules
+from proxy.vault.records.repository import Records
+from proxy.vault.records.sent_back import check_condition, check_stated, meant, refuse_masks, refuse_stated
+from proxy.vault.records.visibility import Within
+
+#: Records that are sealed before others may have to be let go on.
+_AT_ONCE = 50
+
+#: What a create does with a key that is used.
+OnExisting = Literal["refuse", "update"]
+
+
+async def store_records(
+    records: Records,
+    drafts: Sequence[RecordDraft],
+    by: str,
+    closing: ExtraChanges,
+    *,
+    on_existing: OnExisting = "refuse",
+) -> list[Record]:
+    """Store new records, all or none; what they are now, with the files that the caller may see, in the order of the drafts.
+
+    A key that a record has which is not there for the caller is used all the same. What an overwritten record has in fields that
+    the caller is not shown stays, and so does a value for which the text is sent that the caller is shown in its place.
+
+    Raises ``VaultError``: ``SCHEMA_OF_RULES``; ``ACCESS_DENIED``; ``INVALID_RECORD`` when a key comes twice, or a masked text is no
+    value; ``RECORD_EXISTS`` with a detail for each key that is used; ``CONFLICT`` when the records kept changing.
+    """
+    refuse_of_rules(records, (draft.key for draft in drafts))
+    if records.gate is not None:
+        await records.permit(Act.WRITE, [draft.key for draft in drafts if draft.key is not None])
+    _refuse_incomplete(records, drafts)
+    keys = await _keys(records, drafts)
+    made, changes = await _inserts(records, drafts, keys, by)
+    # What was sent back may be of a record that is there already, so that is looked for first.
+    sent_back = any(draft.stated or (records.rights.masked(draft.fields) and not draft.copied) for draft in drafts)
+    if not sent_back and records.condition is None and await attempt(records, [*changes, *closing(made)]):
+        records.collection.observe("created", len(made))
+        visibility.note_written(records, made, drafts)
+        return made
+    readable = await _readable(records, drafts) if on_existing == "update" else frozenset[str | None]()
+    async with locked(records, keys):
+        for _ in range(COMMIT_TRIES):
+            rows = await records.collection.store.by_keys(records.collection.table, keys)
+            alive = {key: row for key, row in rows.items() if records.collection.alive(row)}
+            before = [records.open(alive[key]) if key in alive else None for key in keys]
+            for one in before:
+                await check_condition(records, one)
+            taken = alive.keys() if on_existing == "refuse" else _elsewhere(records, alive)
+            if taken:
+                raise _taken(records, [draft for draft, key in zip(drafts, keys, strict=True) if key in taken])
+            expired = [Remove(row.rid) for key, row in rows.items() if key not in alive]
+            await _check_sent_back(records, list(zip(drafts, before, strict=True)), readable)
+            made, changes = await _upserts(records, drafts, [alive.get(key) for key in keys], by, readable)
+            made = await with_attachments(records, made, readable)
+            if await attempt(records, [*expired, *changes, *closing(made)]):
+                records.collection.observe("created", len(made))
+                visibility.note_written(records, made, drafts)
+                visibility.attached(records, made)
+                return made
+    raise overtaken(records)
+
+
+async def _check_sent_back(
+    records: Records, drafts: Sequence[tuple[RecordDraft, Record | None]], readable: frozenset[str | None]
+) -> None:
+    """Raise ``VaultError(INVALID_RECORD)`` for what was sent back in new records, or is not what is stored of those that are there."""
+    new = [draft for draft, before in drafts if before is None]
+    refuse_masks(records, new)
+    refuse_stated(new)
+    for draft, before in drafts:
+        if before is not None:
+            await check_stated(records, draft, before, seen=draft.key in readable)
+
+
+async def _readable(records: Records, drafts: Sequence[RecordDraft]) -> frozenset[str | None]:
+    """The keys of those records whose files the caller may see, should it overwrite them: it knows all else of its answer."""
+    if not records.rights.allows(Act.READ):
+        return frozenset()
+    keys = frozenset([draft.key for draft in drafts])
+    return keys if records.gate is None else await records.gate.allowed(Act.READ, [key for key in keys if key])
+
+
+def successor(records: Records, row: Row, before: Record, draft: RecordDraft, by: str) -> tuple[Record, list[Change]]:
+    """The next version of a row, whose fields are those of the draft; and the changes that make it so.
+
+    What a rehash has made of the record goes on: it tells by itself which values it is of. Raises ``VaultError(ACCESS_DENIED)``
+    for a version that would not be there any more for the caller.
+    """
+    expires = None if draft.expires_at is UNSET else draft.expires_at
+    eras = eras_after(before, draft.fields, draft.fresh, row.version + 1)
+    following = records.next_row(row, draft.fields, by, expires, Extras(before.tokens, eras))
+    Within(records).refuse(following, draft.fields, draft.at)
+    made = record_of(following, draft.key, draft.fields, by, eras)
+    return made, replacing(records, row, following, (before.fields, draft.fields))
+
+
+def replacing(
+    records: Records, row: Row, following: Row, fields: tuple[Mapping[str, object], Mapping[str, object]]
+) -> list[Change]:
+    """The changes that put another version in a row's place; ``fields`` are those of before and after."""
+    changes: list[Change] = [AddVersion(records.outlived(row))] if records.keeps_history else []
+    changes.append(Replace(following, row.version))
+    drop, add = _moved(records, *fields)
+    if drop or add:
+        changes.append(Reindex(row.rid, tuple(add), tuple(drop)))
+    return changes
+
+
+async def _inserts(
+    records: Records, drafts: Sequence[RecordDraft], keys: Sequence[bytes], by: str
+) -> tuple[list[Record], list[Change]]:
+    collection = records.collection
+    rids, now = collection.around.sequence.several(len(drafts)), collection.clock()
+    changes: list[Change] = []
+    made: list[Record] = []
+    for start in range(0, len(drafts), _AT_ONCE):
+        some = slice(start, start + _AT_ONCE)
+        more, inserts = _rows(
+            records, drafts[some], records.new_rows(drafts[some], keys[some], rids[some], by, now), by
+        )
+        made += more
+        changes += inserts
+        if busy():
+            await give_way()
+    return made, changes
+
+
+def _rows(
+    records: Records, drafts: Sequence[RecordDraft], rows: Sequence[Row], by: str
+) -> tuple[list[Record], list[Insert]]:
+    """The records that the drafts are in these rows, and the changes that store them."""
+    if records.rights.rows:
+        within = Within(records)
+        for row, draft in zip(rows, drafts, strict=True):
+            within.refuse(row, draft.fields, draft.at)
+    hashes, create = records.hashes if records.has_parts else None, Action.CREATE
+    changes: list[Insert] = []
+    made: list[Record] = []
+    for row, draft in zip(rows, drafts, strict=True):
+        fields, at = draft.fields, row[5]
+        changes.append(Insert(row, tuple(hashes(fields)) if hashes else ()))
+        made.append(Record(row[0], draft.key, fields, 1, at, at, row[7], create, by))
+    return made, changes
+
+
+async def _upserts(
+    records: Records,
+    drafts: Sequence[RecordDraft],
+    rows: Sequence[Row | None],
+    by: str,
+    readable: frozenset[str | None],
+) -> tuple[list[Record], list[Change]]:
+    made: list[Record] = []
+    changes: list[Change] = []
+    for draft, row in zip(drafts, rows, strict=True):
+        if row is None:
+            (record,), more = await _inserts(records, (draft,), (records.collection.key_hash(draft.key or ""),), by)
+        else:
+            record, more = _overwritten(records, row, draft, by, seen=draft.key in readable)
+        made.append(record)
+        changes.extend(more)
+        if busy():
+            await give_way()
+    return made, changes
+
+
+def _overwritten(records: Records, row: Row, draft: RecordDraft, by: str, *, seen: bool) -> tuple[Record, list[Change]]:
+    """The record as it was sent, but for fields that the caller is not shown, and those for which it sent what it is shown."""
+    before = records.open(row)
+    draft = meant(records, draft, before, seen=seen)
+    refuse_masks(records, (draft,))
+    whole = msgspec.structs.replace(overwriting(records, before, draft), fresh=records.rights.unseen(draft.fields))
+    return successor(records, row, before, whole, by)
+
+
+def overwriting(records: Records, before: Record, draft: RecordDraft) -> RecordDraft:
+    """The record as it was sent, but for fields that the sender is not shown, and those that are to stay."""
+    kept = {name: before.fields[name] for name in draft.kept if name in before.fields}
+    return msgspec.structs.replace(draft, fields={**records.rights.beyond(before.fields), **kept, **draft.fields})
+
+
+def _refuse_incomplete(records: Records, drafts: Sequence[RecordDraft]) -> None:
+    """Raise ``VaultError(ACCESS_DENIED)`` where a caller does not know a field that every record needs, and so cannot make one."""
+    if records.rights.creates:
+        return
+    required = {field.name for field in records.schema.fields if field.required}
+    for draft in drafts:
+        if not draft.fields.keys() >= required:
+            raise denied()
+
+
+def _elsewhere(records: Records, rows: Mapping[bytes, Row]) -> set[bytes]:
+    """The keys of those rows that are not there for the caller."""
+    within = Within(records)
+    return {key for key, row in rows.items() if not within.holds_row(row)}
+
+
+def _moved(
+    records: Records, before: Mapping[str, object], after: Mapping[str, object]
+) -> tuple[set[bytes], set[bytes]]:
+    """The entries of the token index that go and that come, of the fields that changed."""
+    names = [name for name in before.keys() | after.keys() if _differ(before.get(name), after.get(name))]
+    old = records.hashes({name: before[name] for name in names if name in before}, before=True)
+    new = records.hashes({name: after[name] for name in names if name in after})
+    return old - new, new - old
+
+
+def _differ(before: object, after: object) -> bool:
+    """Whether two values may have different entries; of documents that is not told by ``==`` (``True`` equals ``1``)."""
+    return isinstance(after, dict) or before != after
+
+
+def record_of(row: Row, key: str | None, fields: Fields, by: str, eras: Eras | None = None) -> Record:
+    """The record of a row that was made of these just now, without opening it."""
+    action = Action.CREATE if row.version == 1 else Action.UPDATE
+    return Record(
+        row.rid, key, fields, row.version, row.created_at, row.updated_at, row.expires_at, action, by, eras=eras or None
+    )
+
+
+async def _keys(records: Records, drafts: Sequence[RecordDraft]) -> list[bytes]:
+    """The key hashes of the drafts; a key may come once."""
+    hash_of = records.collection.key_hash
+    keys = await each(lambda draft: hash_of(draft.key or ""), drafts)
+    if len(keys) == 1 or len(set(keys)) == len(keys):
+        return keys
+    first = dict(zip(reversed(keys), reversed(drafts), strict=True))
+    text = "An earlier record of the batch has this key."
+    twice = [_detail(records, draft, text) for draft, key in zip(drafts, keys, strict=True) if first[key] is not draft]
+    raise VaultError(Code.INVALID_RECORD, "A primary key may come once in a batch.", tuple(twice))
+
+
+def _taken(records: Records, drafts: Iterable[RecordDraft]) -> VaultError:
+    return VaultError(
+        Code.RECORD_EXISTS,
+        "A primary key that is used cannot be given to another record; nothing was stored.",
+        tuple(_detail(records, draft, "There is a record with this key.") for draft in drafts),
+    )
+
+
+def _detail(records: Records, draft: RecordDraft, text: str) -> Detail:
+    return Detail(place_of_key(records, draft), text)
+
+
+def place_of_key(records: Records, draft: RecordDraft) -> str:
+    """JSON Pointer to the primary key of a draft."""
+    return draft.at + step(records.primary.name if records.primary is not None else KEY)

@@ -1,0 +1,292 @@
+"""Records that a caller asks for: the question goes to the engine, and the page that it answers is opened.
+
+A row that does not open (changed, moved, under another key) is left out of a page and counted; asked for by its key alone, it
+is an error. A question for one key takes the way of the proxy's own look-ups and costs no search.
+
+A page ends at its limit or at so many bytes, whichever comes first. Its cursor has the place of its last row in the order of the
+question: what is created or deleted meanwhile moves nothing. Rows are opened, verified and rendered a few at a time, so that of a
+page only the sealed rows and what is made of them are in memory, never all records as objects besides.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.query import KEY, Equals, Query, Test
+from proxy.model.record import DEFAULTS, Record, RecordLimits
+from proxy.storage.query import Order, RowPage, Select, Where
+from proxy.storage.rows import ColumnValue, Row
+from proxy.vault.records import cursors, visibility
+from proxy.vault.records.attachment_metadata import with_attachments
+from proxy.vault.records.query import BUILT_IN_COLUMNS, OPENED, compile_query, open_candidates
+from proxy.vault.records.repository import Records
+from proxy.vault.records.visibility import Verified
+
+#: Records that a filter endpoint is asked about at once, and for one page.
+ASKED = 1000
+MOST_ASKED = 10_000
+#: Bytes of sealed rows that are opened at once.
+PORTION = 2**20
+
+#: How often a page is asked for again because a record of it changed after it was opened for a partial match.
+PAGE_TRIES = 3
+
+_T = TypeVar("_T")
+#: What is made of each record of a page.
+Render = Callable[[Record], _T]
+
+_UNUSABLE = (Code.INVALID_OPTIONS, "/options/next")
+_write = msgspec.json.Encoder(decimal_format="string").encode
+
+
+class FoundPage(NamedTuple, Generic[_T]):
+    """A page of records, with their attachments, in order, each as it was rendered.
+
+    ``total``: how many hold in all, when the first page was asked for; ``unreadable``: how many of this page do not open and are
+    left out; ``next``: the cursor of the page after it, where there is more; ``cut``: whether the page ends for its size.
+    """
+
+    records: list[_T]
+    total: int
+    unreadable: int
+    next: str | None = None
+    cut: bool = False
+
+
+class _Place(NamedTuple):
+    """What a cursor holds: the cells of the last row by which the page is ordered, and its id; and the total."""
+
+    after: tuple[Any, ...]
+    total: int
+
+
+_read_place = msgspec.msgpack.Decoder(_Place).decode
+
+
+class PageAsker(NamedTuple, Generic[_T]):
+    """Who asks, and what becomes of each record. Without ``client`` pages have no cursors."""
+
+    render: Render[_T]
+    client: str | None = None
+    room: int | None = None  #: bytes of sealed rows in a page, where that is fewer than the limits allow
+
+
+def _as_it_is(record: Record) -> Record:
+    return record
+
+
+async def find_page(records: Records, query: Query, limits: RecordLimits = DEFAULTS) -> FoundPage[Record]:
+    """``page`` of the records as they are, without a cursor."""
+    return await page_of(records, query, limits, PageAsker(_as_it_is))
+
+
+async def page_of(records: Records, query: Query, limits: RecordLimits, asker: PageAsker[_T]) -> FoundPage[_T]:
+    """The records for which all tests hold, and which are there for the caller.
+
+    Raises ``VaultError``: ``CANNOT_OPEN`` for a record that was asked for by its key alone; ``CONFLICT`` when records kept
+    losing or gaining a text that was searched for; ``TOO_BROAD`` also where a filter endpoint would have to be asked about more than
+    ``MOST_ASKED`` records; ``INVALID_OPTIONS`` for a cursor of somebody or something else; else as ``asking.ask``.
+    """
+    place = _place(records, query, asker.client)
+    asked = msgspec.structs.replace(query, tests=(*query.tests, *records.rights.rows))
+    key = _key_alone(asked.tests)
+    if key is not None:
+        return await _one(records, key, query, asker)
+    search = _Search(records, query, asked, limits, asker, Verified(records, asked.tests))
+    if records.gate is not None:
+        return await _allowed(search, place)
+    found = await _looked(search, asked, None if place is None else place.after)
+    total = found.total if place is None else place.total
+    visibility.keys_shown(records, [key for key, _ in found.shown])
+    more = _cursor(search, found.last, total) if found.more else None
+    return FoundPage([one for _, one in found.shown], total, found.unreadable, more, found.cut)
+
+
+class _Search(NamedTuple, Generic[_T]):
+    """A question under way."""
+
+    records: Records
+    query: Query  #: as it was asked
+    asked: Query  #: with what the rights of the caller add
+    limits: RecordLimits
+    asker: PageAsker[_T]
+    verified: Verified
+
+
+class _Looked(NamedTuple, Generic[_T]):
+    """A page as it is stored."""
+
+    shown: list[tuple[str | None, _T]]  #: the key of each record, and what was made of it
+    #: Where each of them stands in the order, and the size of its row, by id; where a filter endpoint decides about each.
+    places: dict[int, tuple[tuple[ColumnValue, ...], int]]
+    total: int  #: how many hold in all
+    unreadable: int  #: how many of the page do not open
+    rows: int  #: how many the engine found for the page
+    last: tuple[ColumnValue, ...] | None  #: where the page ends
+    more: bool
+    cut: bool
+
+
+async def _looked(search: _Search[_T], query: Query, after: tuple[ColumnValue, ...] | None) -> _Looked[_T]:
+    for _ in range(PAGE_TRIES):
+        found = await _once(search, query, after)
+        if found is not None:
+            return found
+    raise VaultError(Code.CONFLICT, "Records changed while they were searched; ask again.")
+
+
+async def _once(search: _Search[_T], query: Query, after: tuple[ColumnValue, ...] | None) -> _Looked[_T] | None:
+    """A page; ``None`` where a record changed after it was opened for a partial match."""
+    records = search.records
+    asked = await compile_query(records, query.tests, search.limits)
+    stored = await _page(records, query, asked.where, (after, _room(search)))
+    rows, size = stored.rows, len(stored.rows)
+    last = _end(records, query, rows[-1]) if rows else None
+    rows.reverse()  # what was rendered is let go
+    shown: list[tuple[str | None, _T]] = []
+    places: dict[int, tuple[tuple[ColumnValue, ...], int]] = {}
+    unreadable = tampered = 0
+    while rows:
+        portion = portion_of(rows)
+        found = [record async for record in open_candidates(records, portion) if record is not None]
+        if not all(map(asked.stands, found)):
+            return None
+        really = search.verified.only(found)
+        unreadable, tampered = unreadable + len(portion) - len(found), tampered + len(found) - len(really)
+        if records.gate is not None:
+            places.update((row.rid, (_end(records, query, row), len(row.body))) for row in portion)
+        shown += [(record.key, search.asker.render(record)) for record in await with_attachments(records, really)]
+        del portion, found, really
+        if rows:
+            await asyncio.sleep(0)
+    cut = stored.more and size < query.limit
+    return _Looked(shown, places, stored.total - tampered, unreadable, size, last, stored.more, cut)
+
+
+def _room(search: _Search[Any]) -> int:
+    """Bytes of sealed rows that a page may have."""
+    most, room = search.limits.page_bytes, search.asker.room
+    return most if room is None else min(most, room)
+
+
+def portion_of(rows: list[Row]) -> list[Row]:
+    """The next rows, taken from the end: so many as are opened at once."""
+    portion, size = [rows.pop()], 0
+    while rows and len(portion) < OPENED and (size := size + len(portion[-1].body)) < PORTION:
+        portion.append(rows.pop())
+    return portion
+
+
+async def _allowed(search: _Search[_T], place: _Place | None) -> FoundPage[_T]:
+    """The page of what a filter endpoint lets the caller read, and of nothing else.
+
+    Were others counted and taken out afterwards, a page that lacks what it could have had would tell that one of them matches.
+    So those before the page are asked about as well, and a full page always has a cursor, whether or not there is more. Raises
+    ``VaultError`` (TOO_BROAD) where they are too many.
+    """
+    records, query = search.records, search.asked
+    shown: list[tuple[str | None, _T]] = []
+    skipped = asked = 0
+    after, last = None if place is None else place.after, None
+    left = _room(search)
+    asker = PageAsker(_as_it_is, search.asker.client, search.asker.room)
+    whole = _Search(records, search.query, query, search.limits, asker, search.verified)
+    size, cut = min(query.offset + query.limit, ASKED), False  # what is asked where all of it is allowed
+    while len(shown) < query.limit and not cut:
+        some = await _looked(whole, msgspec.structs.replace(query, offset=0, limit=size), after)
+        readable = await records.permitted([record for _, record in some.shown])
+        further, skipped = readable[max(0, query.offset - skipped) :], skipped + len(readable)
+        for record in further[: query.limit - len(shown)]:
+            end, weight = some.places[record.rid]
+            left -= weight
+            if left < 0 and shown:
+                cut = True
+                break
+            shown.append((record.key, search.asker.render(record)))
+            last = end
+        asked, after, size = asked + some.rows, some.last, ASKED
+        if not some.more:
+            break
+        if asked >= MOST_ASKED and len(shown) < query.limit and not cut:
+            raise VaultError(
+                Code.TOO_BROAD,
+                f"The filter endpoint would have to be asked about more than {MOST_ASKED:,} records; add conditions, or export.",
+            )
+    visibility.keys_shown(records, [key for key, _ in shown])
+    more = _cursor(search, last, 0) if cut or len(shown) == query.limit else None
+    return FoundPage([one for _, one in shown], len(shown), 0, more, cut)
+
+
+def _key_alone(tests: Sequence[Test]) -> str | None:
+    """The record key, where one is all that was asked for."""
+    if len(tests) != 1 or not isinstance(test := tests[0], Equals):
+        return None
+    if test.field != KEY or test.negated or len(test.values) != 1:
+        return None
+    key: str | None = test.values[0]
+    return key
+
+
+async def _one(records: Records, key: str, query: Query, asker: PageAsker[_T]) -> FoundPage[_T]:
+    rows = await records.collection.by_key((key,))
+    found = [records.open(row) for row in rows.values()] if query.offset == 0 else []
+    total = len(rows)
+    if records.gate is not None:
+        found = await records.permitted(found)
+        total = len(found)
+    visibility.note_shown(records, found)
+    return FoundPage([asker.render(record) for record in await with_attachments(records, found)], total, 0)
+
+
+async def _page(
+    records: Records, query: Query, where: Where, ends: tuple[tuple[ColumnValue, ...] | None, int]
+) -> RowPage:
+    collection = records.collection
+    order = tuple(Order(_column(records, key.field), key.descending) for key in query.sort)
+    counted = ends[0] is None
+    select = Select(where, collection.clock(), order, query.limit, query.offset, counted, *ends)
+    return await collection.store.select(collection.table, select)
+
+
+def _column(records: Records, name: str) -> str:
+    return BUILT_IN_COLUMNS.get(name) or records.column(name)
+
+
+# ---------------------------------------------------------------------- cursors
+
+
+def _end(records: Records, query: Query, row: Row) -> tuple[ColumnValue, ...]:
+    """Where a row stands in the order of the question."""
+    cells = [
+        getattr(row, BUILT_IN_COLUMNS[key.field][1:])
+        if key.field in BUILT_IN_COLUMNS
+        else records.stored(row, key.field)
+        for key in query.sort
+    ]
+    return (*cells, row.rid)
+
+
+def _context(records: Records, query: Query, client: str) -> bytes:
+    """What a cursor is bound to; of the question, which records it asks for, and in which order."""
+    return cursors.bound(records, client, b"find\x00" + _write((query.tests, query.sort)))
+
+
+def _cursor(search: _Search[Any], after: tuple[ColumnValue, ...] | None, total: int) -> str | None:
+    client = search.asker.client
+    if client is None or after is None:
+        return None
+    place = msgspec.msgpack.encode(_Place(after, total))
+    return cursors.seal_cursor(search.records, place, _context(search.records, search.query, client))
+
+
+def _place(records: Records, query: Query, client: str | None) -> _Place | None:
+    """The place of the cursor of a question. Raises ``VaultError`` (INVALID_OPTIONS) for one that is not its own."""
+    if query.next is None:
+        return None
+    if client is None:
+        detail = Detail("/options/next", "Is not known here: pages of this operation go on by their offset.")
+        raise VaultError(Code.INVALID_OPTIONS, "The options of the search cannot be used.", (detail,))
+    return _read_place(cursors.opened(records, query.next, _context(records, query, client), _UNUSABLE))

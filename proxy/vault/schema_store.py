@@ -1,0 +1,218 @@
+"""What the store remembers of the schemas of an environment: one note, changed as a whole or not at all."""
+
+import enum
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from proxy.model.schema import Field, FieldType, Schema, Storage
+from proxy.storage.base import Store
+from proxy.storage.rows import Column, ColumnType, TableLayout
+
+
+class Origin(enum.StrEnum):
+    """Who declared a schema, and so who may change it."""
+
+    API = "api"  #: over the interface or by ``domicile schema apply``
+    FILE = "file"  #: a file of the setting ``schemas``
+    RULES = "rules"  #: an entity of a rule file: the proxy collects its records
+    BUILTIN = "builtin"  #: the program itself: the schema of the record-based family
+
+
+class Phase(enum.StrEnum):
+    """Where a migration stands."""
+
+    FILLING = "filling"  #: the old definition is in force, and what the new one needs is made beside it
+    CLEANING = "cleaning"  #: the new definition is in force, and what only the old one needed is removed
+    REVERTING = "reverting"  #: the old definition stays in force, and what was made for the new one is removed
+
+
+class MigrationState(msgspec.Struct, frozen=True):
+    """A migration under way. ``other`` is the definition that is not in force: the new one while filling and reverting, then the old."""
+
+    phase: Phase
+    other: Schema
+    at: int  #: when the phase began, milliseconds since the epoch
+
+
+class MigrationOutcome(msgspec.Struct, frozen=True):
+    """How the last migration ended; while it is reverted, why."""
+
+    total: int  #: records that there were
+    failed: int  #: those of them with a value that cannot be converted: if there is one, the old definition stayed
+    at: int  #: milliseconds since the epoch
+
+
+class SchemaEntry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One schema. ``schema`` is the definition in force."""
+
+    schema: Schema
+    origin: Origin
+    lives: dict[str, int] = {}  #: the last life of every field that there ever was
+    change: MigrationState | None = None
+    outcome: MigrationOutcome | None = None
+
+
+class _Book(msgspec.Struct, frozen=True, omit_defaults=True):
+    schemas: dict[str, SchemaEntry] = {}
+    doomed: tuple[str, ...] = ()  #: tables of schemas that are gone, which are still to be dropped
+
+
+_decode = msgspec.json.Decoder(_Book).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class Entries:
+    """The entries of an environment by name of schema; ``put`` and ``remove`` are durable when they return."""
+
+    def __init__(self, store: Store, environment: str) -> None:
+        self._store = store
+        self._note = f"catalog:{environment}"
+        self._written: bytes | None = None
+        self._book = _Book()
+
+    async def load(self) -> None:
+        """Read the note."""
+        self._written = await self._store.note(self._note)
+        self._book = _Book() if self._written is None else _decode(self._written)
+
+    @property
+    def schemas(self) -> dict[str, SchemaEntry]:
+        """Every entry by name, in the order in which the schemas were declared; not to be changed."""
+        return self._book.schemas
+
+    @property
+    def doomed(self) -> tuple[str, ...]:
+        """Tables that are still to be dropped."""
+        return self._book.doomed
+
+    async def put(self, *entries: SchemaEntry) -> None:
+        """Write these entries, all at once. Raises ``VaultError``: ``CONFLICT`` when another process has changed the note."""
+        added = {entry.schema.name: entry for entry in entries}
+        await self._write(msgspec.structs.replace(self._book, schemas={**self._book.schemas, **added}))
+
+    async def remove(self, name: str, table: str) -> None:
+        """Forget a schema, and remember that its table has to be dropped; raises as ``put``."""
+        left = {known: entry for known, entry in self._book.schemas.items() if known != name}
+        await self._write(_Book(left, (*self._book.doomed, table)))
+
+    async def dropped(self, table: str) -> None:
+        """Forget a table that has been dropped; raises as ``put``."""
+        doomed = tuple(known for known in self._book.doomed if known != table)
+        await self._write(msgspec.structs.replace(self._book, doomed=doomed))
+
+    async def _write(self, book: _Book) -> None:
+        if book == self._book:
+            return
+        content = _encode(book)
+        await self._store.put_note(self._note, content, self._written)
+        self._written, self._book = content, book
+
+
+# Which table and which columns hold a schema; kept in the store itself, so that names never move.
+#
+# A column is given to a field once and stays its own: a field that changes its storage class gets a new column,
+# and what the old one held is no longer asked. A table's name is never given again, not even when its schema is gone.
+#
+# While a process runs, the layout of a table only grows, at its end: rows that somebody made for the layout before have the
+# cells of its first columns, whoever is faster. The next process has a layout without what nobody uses any more.
+
+
+_COLUMN_TYPES = {
+    FieldType.INTEGER: ColumnType.INTEGER,
+    FieldType.DECIMAL: ColumnType.DECIMAL,
+    FieldType.BOOLEAN: ColumnType.INTEGER,
+    FieldType.DATETIME: ColumnType.TEXT,
+}
+
+
+class Placed(NamedTuple):
+    """Where a schema is kept: the layout of its table, and the column of each field that is kept outside, in their order."""
+
+    layout: TableLayout
+    columns: tuple[str, ...]
+
+
+class _Place(msgspec.Struct, frozen=True):
+    """The table of a schema and the column of each (field, type of column, life where it is not the first)."""
+
+    table: str
+    columns: dict[str, str]
+
+
+class _Registry(msgspec.Struct, frozen=True, omit_defaults=True):
+    schemas: dict[str, _Place]
+    tables: int = 0  #: how many tables were ever named; what was written before anything could be dropped does not tell
+
+    @property
+    def named(self) -> int:
+        return max(self.tables, len(self.schemas))
+
+
+_decode_layout = msgspec.json.Decoder(_Registry).decode
+_encode_layout = msgspec.json.Encoder(order="deterministic").encode
+
+
+def column_type(field: Field) -> ColumnType:
+    """The type of the column that a field with one of its own has."""
+    if field.storage is Storage.INDEXED_HASHED:
+        return ColumnType.HASH
+    return _COLUMN_TYPES.get(field.type, ColumnType.TEXT)
+
+
+async def place_schema(store: Store, environment: str, schema: Schema, present: Sequence[Column] = ()) -> Placed:
+    """Where the schema is kept, recorded in the store and made there where it is new. Idempotent.
+
+    ``present`` are the columns of the layout that this process has in use for it; they come first in the new one. Raises
+    ``VaultError(CONFLICT)`` when another process changes the registry at the same moment.
+    """
+    stored = await store.note(_note(environment))
+    registry = _decode_layout(stored) if stored is not None else _Registry({})
+    known = registry.schemas.get(schema.name) or _Place(f"r{registry.named + 1}_{environment}", {})
+    columns = dict(known.columns)
+    layout = list(present)
+    own: list[str] = []
+    for field in schema.kept_outside:
+        kind = column_type(field)
+        life = f"/{field.life}" if field.life else ""
+        name = columns.setdefault(f"{field.name}/{kind}{life}", f"c{len(columns) + 1}")
+        own.append(name)
+        if (column := Column(name, kind)) not in layout:
+            layout.append(column)
+    if (updated := _Place(known.table, columns)) != registry.schemas.get(schema.name):
+        schemas = {**registry.schemas, schema.name: updated}
+        registry = _Registry(schemas, registry.named + len(schemas) - len(registry.schemas))
+        await store.put_note(_note(environment), _encode_layout(registry), stored)
+    result = TableLayout(known.table, tuple(layout))
+    await store.ensure(result)
+    return Placed(result, tuple(own))
+
+
+async def forget_schema(store: Store, environment: str, table: str) -> None:
+    """Take the schema that has this table out of the registry. Gone already: no effect."""
+    stored = await store.note(_note(environment))
+    registry = _decode_layout(stored) if stored is not None else _Registry({})
+    left = {name: known for name, known in registry.schemas.items() if known.table != table}
+    if len(left) < len(registry.schemas):
+        await store.put_note(_note(environment), _encode_layout(_Registry(left, registry.named)), stored)
+
+
+async def placed_schemas(store: Store, environment: str) -> dict[str, str]:
+    """The tables of all schemas that the registry has, by name of schema, whether they are in use or not."""
+    stored = await store.note(_note(environment))
+    return {} if stored is None else {name: known.table for name, known in _decode_layout(stored).schemas.items()}
+
+
+async def wake(store: Store, environment: str, in_use: Collection[str] = ()) -> None:
+    """Make the tables of all schemas known to the store, without their columns, but for those ``in_use``.
+
+    Then what stands beside rows can be looked at although nobody has declared the schema again.
+    """
+    for table in (await placed_schemas(store, environment)).values():
+        if table not in in_use:
+            await store.ensure(TableLayout(table, ()))
+
+
+def _note(environment: str) -> str:
+    return f"schemas:{environment}"

@@ -1,0 +1,1 @@
+"""Schemas of records: the catalogue, its stored form, and migrations."""

@@ -1,0 +1,391 @@
+"""The schemas of an environment: who declared them, what is in force, and what changes.
+
+A definition that can take its place at once does. One that needs records to be rewritten begins a migration: while it fills
+what the new definition needs beside the old, the old one is in force and writes fill both; then the new one is in force, by one
+write of one note; then what only the old one needed is removed. Every step may be interrupted and goes on at the next start.
+
+Whoever works with ``records`` does so within ``using``: what changes waits until all who saw it before have gone.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
+import msgspec
+
+from proxy.errors import Code, Detail, VaultError
+from proxy.model.schema import Schema
+from proxy.model.schema_change import ChangeStep, SchemaChangePlan, planned
+from proxy.vault.collection import Collection
+from proxy.vault.job import JobProgress, Pass
+from proxy.vault.locks import InFlight
+from proxy.vault.proxied.hosted import Hosted, SharedTable
+from proxy.vault.records.repository import Records
+from proxy.vault.schema_store import Entries, MigrationOutcome, MigrationState, Origin, Phase, SchemaEntry
+from proxy.vault.schemas.errors import built_in, built_in_name, busy_schema, occupied, of_file, of_rules
+from proxy.vault.schemas.migration import Backfill, Cleanup, migrated_records
+from proxy.vault.vault import Vault
+
+#: Seconds before a migration that met a fault of the store is tried again.
+_RETRY = 1.0
+#: Seconds that the end of a schema waits for requests that use it.
+_PATIENCE = 10.0
+
+
+class DeclaredSchema(NamedTuple):
+    """A schema as the catalog has it. ``progress`` is that of a migration under way."""
+
+    schema: Schema
+    origin: Origin
+    records: Records
+    change: MigrationState | None
+    progress: JobProgress | None
+    outcome: MigrationOutcome | None
+
+
+class Applied(NamedTuple):
+    """What came of a definition: whether the schema is new, what changed, and whether records are being rewritten for it."""
+
+    created: bool
+    steps: tuple[ChangeStep, ...]
+    migrating: bool
+
+
+class Catalog:
+    """The schemas of the environment of one vault; made by ``open_catalog``."""
+
+    def __init__(self, vault: Vault, entries: Entries, report: Callable[[VaultError], None]) -> None:
+        self._vault = vault
+        self._entries = entries
+        self._report = report
+        self._records: dict[str, Records] = {}
+        self._progress: dict[str, JobProgress] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._later: dict[str, asyncio.Task[None]] = {}  #: definitions of files that wait for a migration to end
+        self._changing = asyncio.Lock()
+        self._closing: list[Callable[[], Awaitable[None]]] = []
+        self._epochs = InFlight()
+        self._in_force: dict[Origin, frozenset[str]] = {}  #: names that files, and rules, declare now
+
+    def using(self) -> AbstractContextManager[None]:
+        """A piece of work with records, such as a request."""
+        return self._epochs.work()
+
+    def records(self, name: str) -> Records:
+        """The records of the schema of that name. Raises ``VaultError(UNKNOWN_SCHEMA)``."""
+        found = self._records.get(name)
+        if found is None:
+            raise VaultError(
+                Code.UNKNOWN_SCHEMA, "There is no schema of this name.", (Detail("schema", "No schema has this name."),)
+            )
+        return found
+
+    def schemas(self) -> Sequence[DeclaredSchema]:
+        """Every schema, in the order in which they were declared."""
+        return [self.declared(name) for name in self._entries.schemas if name in self._records]
+
+    def declared(self, name: str) -> DeclaredSchema:
+        """What there is to tell of a schema; raises as ``records``."""
+        records, entry = self.records(name), self._entries.schemas[name]
+        progress = self._progress.get(name) if entry.change is not None else None
+        return DeclaredSchema(entry.schema, entry.origin, records, entry.change, progress, entry.outcome)
+
+    # ------------------------------------------------------------------ definitions
+
+    async def apply(self, schema: Schema, origin: Origin, *, dry_run: bool = False) -> Applied:
+        """Put a definition in force, or begin to; ``dry_run`` only tells what would come of it.
+
+        Raises ``VaultError``: ``INVALID_SCHEMA`` for a change that cannot work, with one detail each; ``SCHEMA_OF_RULES`` and
+        ``CONFLICT`` for a name that rules or files declare; ``SCHEMA_BUSY`` while a migration to another definition runs.
+        """
+        async with self._changing:
+            known = self._entries.schemas.get(schema.name)
+            if known is None:
+                if not dry_run:
+                    await self._drop_tables()  # one of this name may have been interrupted
+                    await self._put(SchemaEntry(schema, origin))
+                return Applied(created=True, steps=(), migrating=False)
+            self._refuse_foreign(known, origin)
+            if known.change is not None:
+                return await self._meanwhile(known, schema)
+            plan = planned(known.schema, schema, known.lives)
+            if plan.refusals:
+                raise VaultError(
+                    Code.INVALID_SCHEMA,
+                    f"The schema {schema.name!r} cannot be changed like this; nothing was changed.",
+                    plan.refusals,
+                )
+            if not dry_run:
+                await self._change(known, plan, origin)
+            return Applied(created=False, steps=plan.steps, migrating=plan.rewrites)
+
+    async def declare(self, schemas: Sequence[Schema], place: Callable[[str, str], str]) -> Mapping[str, Applied]:
+        """Put the definitions of files in force, all that the files have now; what came of each.
+
+        All or none: raises ``VaultError(INVALID_SCHEMA)`` with every fault, where ``place`` says that it is (by name of the
+        schema and pointer). A schema that is being migrated to something else takes its definition afterwards.
+        """
+        faults: list[Detail] = []
+        busy: list[Schema] = []
+        for schema in schemas:
+            try:
+                await self.apply(schema, Origin.FILE, dry_run=True)
+            except VaultError as error:
+                if error.code is Code.SCHEMA_BUSY:
+                    busy.append(schema)
+                    continue
+                if error.code not in (Code.INVALID_SCHEMA, Code.SCHEMA_OF_RULES):
+                    raise
+                found = error.details or (Detail("", error.message),)
+                faults.extend(Detail(place(schema.name, detail.source), detail.text) for detail in found)
+        if faults:
+            raise VaultError(Code.INVALID_SCHEMA, "Definitions of schemas in files cannot be used.", tuple(faults))
+        self._in_force[Origin.FILE] = frozenset(schema.name for schema in schemas)
+        for schema in busy:
+            if (waiting := self._later.get(schema.name)) is not None:
+                waiting.cancel()  # the file has been changed once more since
+            self._later[schema.name] = asyncio.create_task(self._afterwards(schema, Origin.FILE))
+        return {schema.name: await self.apply(schema, Origin.FILE) for schema in schemas if schema not in busy}
+
+    async def _afterwards(self, schema: Schema, origin: Origin) -> None:
+        try:
+            await asyncio.wait([self._tasks[schema.name]])
+            await self.apply(schema, origin)
+        except VaultError as error:
+            self._report(error)
+
+    async def declare_builtin(self, schema: Schema) -> None:
+        """Put a definition in force that comes with the program; one that is being migrated takes it afterwards.
+
+        Raises ``VaultError(INVALID_SCHEMA)`` where somebody declared a schema of this name when it was still free.
+        """
+        known = self._entries.schemas.get(schema.name)
+        if known is not None and known.origin is not Origin.BUILTIN:
+            raise occupied(schema.name, known.origin)
+        try:
+            await self.apply(schema, Origin.BUILTIN)
+        except VaultError as error:
+            if error.code is not Code.SCHEMA_BUSY:
+                raise
+            self._later[schema.name] = asyncio.create_task(self._afterwards(schema, Origin.BUILTIN))
+
+    def refuse_taken(self, names: Iterable[str]) -> None:
+        """Raise ``VaultError(BAD_RULES)`` where rules would take the name of a schema that was declared otherwise."""
+        taken = [
+            name
+            for name in names
+            if (entry := self._entries.schemas.get(name)) is not None and entry.origin is not Origin.RULES
+        ]
+        if taken:
+            raise VaultError(
+                Code.BAD_RULES,
+                "Entities of the rules have names of schemas that were declared over the interface or in files: "
+                "give each another name with `schema:`, or delete the schema.",
+                tuple(Detail(name, "a schema of this name is there already") for name in taken),
+            )
+
+    def host(self, name: str) -> SharedTable:
+        """The schema of that name, for what the proxy keeps among its records."""
+        return SharedTable(lambda: self._records[name], self.using)
+
+    async def take_rules(self, collections: Iterable[Collection]) -> None:
+        """Let what the proxy collects be found: the collections of the rules that come into force. Others keep what they were."""
+        async with self._changing:
+            found = {made.name: made for made in collections if not isinstance(made, Hosted)}
+            fresh = [
+                msgspec.structs.replace(known, schema=collection.schema)
+                if known
+                else SchemaEntry(collection.schema, Origin.RULES)
+                for name, collection in found.items()
+                if (known := self._entries.schemas.get(name)) is None or known.schema != collection.schema
+            ]
+            await self._entries.put(*fresh)
+            self._records.update((name, Records(collection)) for name, collection in found.items())
+            self._in_force[Origin.RULES] = frozenset(found)
+
+    async def drop(self, name: str, *, records: bool = False) -> None:
+        """Remove a schema; ``records``: with all of its records, which are otherwise a reason to refuse.
+
+        Raises ``VaultError``: ``UNKNOWN_SCHEMA``; ``SCHEMA_OF_RULES`` and ``CONFLICT`` while rules or files declare it;
+        ``SCHEMA_IN_USE`` while it holds records; ``SCHEMA_BUSY`` while requests that use it do not end, or it is migrated.
+        """
+        async with self._changing:
+            held = self.records(name)
+            entry = self._entries.schemas[name]
+            self._refuse_declared(entry)
+            if entry.change is not None:
+                raise busy_schema(name)
+            await self._refuse_in_use(held, records)
+            del self._records[name]  # from here on nobody begins anything with it
+            try:
+                await self.alone(f"the schema {name!r}")
+                await self._refuse_in_use(held, records)
+                await self._entries.remove(name, held.collection.table)
+            except BaseException:
+                self._records[name] = held
+                raise
+            await self._drop_tables()
+
+    # ------------------------------------------------------------------ migrations
+
+    async def settled(self, name: str) -> None:
+        """Wait until no migration of that schema is under way."""
+        tasks = (self._later, self._tasks)
+        while running := [task for held in tasks if (task := held.get(name)) is not None and not task.done()]:
+            await asyncio.wait(running)
+
+    def closes(self, close: Callable[[], Awaitable[None]]) -> None:
+        """Let other work on the records end together with this."""
+        self._closing.append(close)
+
+    async def close(self) -> None:
+        """Stop; a migration under way goes on at the next start."""
+        for close in self._closing:
+            await close()
+        tasks = [*self._tasks.values(), *self._later.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _migrate(self, name: str) -> None:
+        while self._entries.schemas[name].change is not None:
+            try:
+                await self._advance(name)
+            except VaultError as error:
+                self._report(error)
+                await asyncio.sleep(_RETRY)
+
+    async def _advance(self, name: str) -> None:
+        """One phase, whole."""
+        records, entry = self._records[name], self._entries.schemas[name]
+        change = entry.change
+        if change is None:
+            return
+        await self._epochs.passed()
+        progress = self._progress[name] = JobProgress(change.phase)
+        at = Pass(records.collection, f"{change.phase}/{change.at}", progress)
+        if isinstance(records, Backfill):
+            await at.run(records.filled)
+        elif isinstance(records, Cleanup):
+            records.settle()
+            await at.run(records.cleaned)
+        async with self._changing:
+            await self._put(self._following(entry, change, progress))
+
+    def _following(self, entry: SchemaEntry, change: MigrationState, progress: JobProgress) -> SchemaEntry:
+        """The entry after a phase that is done."""
+        outcome, now = MigrationOutcome(progress.total, progress.failed, self._now()), self._now()
+        if change.phase is not Phase.FILLING:
+            ended = entry.outcome if change.phase is Phase.REVERTING else outcome
+            return msgspec.structs.replace(entry, change=None, outcome=ended)
+        if progress.failed:
+            return msgspec.structs.replace(
+                entry, change=MigrationState(Phase.REVERTING, change.other, now), outcome=outcome
+            )
+        return msgspec.structs.replace(
+            entry, schema=change.other, change=MigrationState(Phase.CLEANING, entry.schema, now)
+        )
+
+    # ------------------------------------------------------------------ parts
+
+    async def start(self) -> None:
+        """Read what the store has, and go on with what was under way."""
+        await self._entries.load()
+        await self._drop_tables()
+        for entry in self._entries.schemas.values():
+            await self._use(entry)
+
+    async def _put(self, entry: SchemaEntry) -> None:
+        """Write an entry, and let it count from now on."""
+        await self._entries.put(entry)
+        await self._use(entry)
+
+    async def _use(self, entry: SchemaEntry) -> None:
+        name = entry.schema.name
+        self._records[name] = await migrated_records(self._vault, entry)
+        running = self._tasks.get(name)
+        if entry.change is not None and (running is None or running.done()):
+            self._tasks[name] = asyncio.create_task(self._migrate(name))
+
+    async def _change(self, known: SchemaEntry, plan: SchemaChangePlan, origin: Origin) -> None:
+        lives = dict(known.lives)
+        for field in (*known.schema.fields, *plan.schema.fields):
+            lives[field.name] = max(field.life, lives.get(field.name, 0))
+        if plan.rewrites:
+            change = MigrationState(Phase.FILLING, plan.schema, self._now())
+            await self._put(SchemaEntry(known.schema, origin, lives, change))
+        elif plan.steps or plan.schema != known.schema or origin is not known.origin:
+            await self._put(SchemaEntry(plan.schema, origin, lives, outcome=known.outcome))
+
+    async def _meanwhile(self, known: SchemaEntry, schema: Schema) -> Applied:
+        """The answer to a definition that comes while a migration runs: fine if it leads there."""
+        if known.change is not None and known.change.phase is not Phase.REVERTING:
+            target = known.change.other if known.change.phase is Phase.FILLING else known.schema
+            if not planned(target, schema, {}).steps:
+                return Applied(created=False, steps=(), migrating=True)
+        raise busy_schema(schema.name)
+
+    def _refuse_foreign(self, known: SchemaEntry, origin: Origin) -> None:
+        """Refuse a definition of a schema that somebody else declares."""
+        if known.origin is Origin.RULES:
+            raise of_rules(known.schema.name)
+        if Origin.BUILTIN in (known.origin, origin):
+            if known.origin is not origin:
+                raise built_in_name(known.schema.name)
+            return
+        if origin is not Origin.FILE:
+            self._refuse_declared(known)
+
+    def _refuse_declared(self, entry: SchemaEntry) -> None:
+        """Refuse a change of what rules or files declare now."""
+        name = entry.schema.name
+        if entry.origin is Origin.BUILTIN:
+            raise built_in(name)
+        if entry.origin is Origin.API or name not in self._in_force.get(entry.origin, ()):
+            return
+        if entry.origin is Origin.RULES:
+            raise of_rules(name)
+        raise of_file(name)
+
+    async def _refuse_in_use(self, records: Records, wanted: bool) -> None:
+        collection = records.collection
+        if wanted or (await collection.store.count(collection.table))[0] == 0:
+            return
+        raise VaultError(
+            Code.SCHEMA_IN_USE,
+            f"The schema {collection.name!r} still holds records: delete them first, or say records=delete.",
+        )
+
+    async def alone(self, what: str) -> None:
+        """Wait until all requests that are going on have ended. Raises ``VaultError(SCHEMA_BUSY)`` when ``what`` stays in use for long."""
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await self._epochs.passed()
+        except TimeoutError:
+            raise VaultError(Code.SCHEMA_BUSY, f"Requests that use {what} do not end; try again later.") from None
+
+    async def _drop_tables(self) -> None:
+        """Remove the tables of schemas that are gone."""
+        for table in self._entries.doomed:
+            await self._vault.drop(table)
+            await self._entries.dropped(table)
+
+    def _now(self) -> int:
+        return self._vault.clock()
+
+
+async def open_catalog(vault: Vault, report: Callable[[VaultError], None], own: Sequence[Schema] = ()) -> Catalog:
+    """The catalog of a vault; migrations that were under way go on. ``report`` hears of faults that are tried again.
+
+    ``own`` are the schemas that come with the program; raises as ``Catalog.declare_builtin``.
+    """
+    catalog = Catalog(vault, Entries(vault.store, vault.environment), report)
+    try:
+        await catalog.start()
+        for schema in own:
+            await catalog.declare_builtin(schema)
+    except BaseException:  # a stop, too: nobody else has it yet who could close it
+        await catalog.close()
+        raise
+    return catalog

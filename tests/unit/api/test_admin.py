@@ -1,0 +1,130 @@
+import pytest
+
+from proxy.api.access import bearer
+from proxy.model.policy import read_policy
+from tests.support.api import no_policies, services, serving
+from tests.support.auth import Office, basic, form, office
+
+
+@pytest.fixture
+async def scene():
+    async with office() as here:
+        async with serving(services(auth=here.service, access=bearer(here.service.tokens))) as client:
+            yield here, client, await here.token(await here.client(admin=True))
+
+
+async def member(here: Office) -> str:
+    return await here.token(await here.client())
+
+
+async def test_a_new_client_gets_its_tokens_with_what_it_was_told(scene):
+    here, client, chief = scene
+    answer = await client("POST", "/api/clients", chief, json={"name": "shop", "environment_id": "default"})
+    assert answer.status == 201
+    assert set(answer.json) == {"client_id", "client_secret"}
+    headers = {
+        "Authorization": basic(answer.json["client_id"], answer.json["client_secret"]),
+        "Content-Type": "application/x-www-form-urlencoded",
+    }
+    token = await client("POST", "/oauth2/token", "", data=form(), headers=headers)
+    assert not here.service.tokens.principal(token.json["access_token"]).admin
+
+
+async def test_an_administrator_may_make_another(scene):
+    here, client, chief = scene
+    body = {"name": "shop", "environment_id": "default", "admin": True}
+    made = (await client("POST", "/api/clients", chief, json=body)).json
+    assert here.service.clients.find(made["client_id"]).admin
+
+
+@pytest.mark.parametrize(
+    ("body", "places"),
+    [
+        ({}, ["/name", "/environment_id"]),
+        ([], [""]),
+        ({"name": 5, "environment_id": None, "admin": 1}, ["/name", "/environment_id", "/admin"]),
+        ({"name": "", "environment_id": "default"}, ["/name"]),
+        ({"name": "shop", "environment_id": "other"}, ["/environment_id"]),
+        ({"name": "shop", "environment_id": "default", "secret": "mine"}, ["/secret"]),
+    ],
+)
+async def test_a_client_that_cannot_be_made_is_refused_with_every_fault(scene, body, places):
+    here, client, chief = scene
+    answer = await client("POST", "/api/clients", chief, json=body)
+    assert (answer.status, answer.json["code"]) == (400, "invalid_input")
+    assert [error["source"] for error in answer.json["errors"]] == places
+    assert len(here.service.clients) == 1
+
+
+async def test_a_client_of_an_external_issuer_is_registered_and_gets_no_secret(scene):
+    _, client, chief = scene
+    body = {"name": "shop", "environment_id": "default", "external_id": "shop-there"}
+    answer = await client("POST", "/api/clients", chief, json=body)
+    assert (answer.status, set(answer.json)) == (201, {"client_id"})
+    shown = await client("GET", f"/api/clients/{answer.json['client_id']}", chief)
+    assert shown.json["external_id"] == "shop-there"
+    again = await client("POST", "/api/clients", chief, json=body)
+    assert (again.status, [error["source"] for error in again.json["errors"]]) == (409, ["/external_id"])
+    for unfit in (5, "", "a\nb", "x" * 257):
+        answer = await client("POST", "/api/clients", chief, json={**body, "external_id": unfit})
+        assert (answer.status, [error["source"] for error in answer.json["errors"]]) == (400, ["/external_id"])
+
+
+async def test_the_list_has_every_client_and_no_secret(scene):
+    here, client, chief = scene
+    made = await here.client()
+    answer = await client("GET", "/api/clients", chief)
+    assert answer.json["meta"] == {"count": 2, "limit": 100, "offset": 0, "total": 2}
+    found = {item["client_id"]: item for item in answer.json["data"]}[made.client.id]
+    assert set(found) == {"client_id", "name", "environment_id", "admin", "policies", "disabled", "created_at"}
+    assert (found["name"], found["admin"], found["disabled"]) == ("shop", False, False)
+    assert b"argon2" not in answer.body
+    page = await client("GET", "/api/clients?limit=1&offset=1", chief)
+    assert page.json["meta"] == {"count": 1, "limit": 1, "offset": 1, "total": 2}
+    assert (await client("GET", f"/api/clients/{made.client.id}", chief)).json == found
+
+
+async def test_a_client_that_was_deleted_has_no_token_any_more(scene):
+    here, client, chief = scene
+    made = await here.client(admin=True)
+    token = await here.token(made)
+    assert (await client("GET", "/api/clients", token)).status == 200
+    assert (await client("DELETE", f"/api/clients/{made.client.id}", chief)).status == 204
+    assert (await client("GET", "/api/clients", token)).status == 401
+    assert (await client("DELETE", f"/api/clients/{made.client.id}", chief)).status == 404
+
+
+@pytest.mark.parametrize("path", ["/api/clients/nobody", "/api/clients/%00"])
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+async def test_nobody_is_not_found(scene, method, path):
+    _, client, chief = scene
+    answer = await client(method, path, chief)
+    assert (answer.status, answer.json["code"]) == (404, "not_found")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", "/api/clients"), ("GET", "/api/clients"), ("GET", "/api/clients/a"), ("DELETE", "/api/clients/a")],
+)
+async def test_clients_are_administered_by_administrators_alone(scene, method, path):
+    here, client, _ = scene
+    assert (await client(method, path, await member(here))).status == 403
+    assert (await client(method, path, "")).status == 401
+    assert (await client(method, path.replace("/api/", "/webapi/"), await member(here))).status == 403
+
+
+async def test_a_client_is_made_under_policies_that_there_are():
+    policies = no_policies()
+    await policies.put(read_policy("support", {"schema": "contact", "actions": ["read"]}))
+    async with office() as here:
+        made = services(auth=here.service, access=bearer(here.service.tokens), policies=policies)
+        async with serving(made) as client:
+            chief = await here.token(await here.client(admin=True))
+            body = {"name": "desk", "environment_id": "default", "policies": ["support", "support"]}
+            ident = (await client("POST", "/api/clients", chief, json=body)).json["client_id"]
+            assert (await client("GET", f"/api/clients/{ident}", chief)).json["policies"] == ["support"]
+            for given in (["support", "none"], [5], ["support"] * 33, "support"):
+                answer = await client("POST", "/api/clients", chief, json={**body, "policies": given})
+                assert (answer.status, answer.json["code"]) == (400, "invalid_input")
+                (error,) = answer.json["errors"]
+                assert error["source"] == ("/policies/1" if "none" in given else "/policies")

@@ -1,0 +1,179 @@
+import asyncio
+import re
+from typing import Any
+
+import pytest
+
+from proxy.api.audit import RECORD_PARAMETERS, SUBJECTS, AuditContext
+from proxy.api.context import Access, ApiOperation, ApiResponse, Takes
+from proxy.api.dispatch import event_of
+from proxy.api.openapi.world import CONTACT
+from proxy.api.operations import OPERATIONS
+from proxy.audit import events
+from proxy.audit.events import AuditEvent
+from proxy.errors import Code, VaultError
+from proxy.model.rights import FULL, Redactor, Rights
+from tests.support.api import services, serving
+from tests.support.audit import Kept, auditing
+from tests.support.world import World, world
+
+#: Parameters of paths that lines leave out: they are told otherwise, or tell nothing.
+OTHERS = ("schema", "country", "file_id")
+
+
+def test_every_parameter_of_a_path_is_known_to_name_a_record_or_not():
+    named = {name for operation in OPERATIONS for name in re.findall(r"\{(\w+)\}", operation.path)}
+    assert named <= {*RECORD_PARAMETERS, *SUBJECTS, *OTHERS}
+
+
+def test_only_what_is_the_same_for_everybody_is_quiet():
+    quiet = [operation for operation in OPERATIONS if event_of(operation) is None]
+    assert {operation.name for operation in quiet} == {"openapi", "docs", "jwks", "metadata"}
+    assert all(operation.access is Access.OPEN for operation in quiet)
+
+
+async def nothing(_call: Any) -> ApiResponse:
+    return ApiResponse(204)
+
+
+async def failing(_call: Any) -> ApiResponse:
+    events.note_written_event("p", ["1"], ["a"])
+    raise RuntimeError
+
+
+async def test_an_operation_that_tells_nothing_has_a_coarse_line():
+    kept = Kept()
+    operations = (
+        ApiOperation("fresh", "DELETE", "/api/p/{schema}/{record_key}/x/{unheard}", nothing, 204, (), Takes.NOTHING),
+        ApiOperation("chiefs", "PUT", "/api/q/{client_id}", nothing, 204, (), Takes.NOTHING, access=Access.ADMIN),
+    )
+    async with serving(services(audit=auditing(kept)), *operations) as client:
+        assert (await client("DELETE", "/api/p/people/4711/x/astrid")).status == 204
+        assert (await client("PUT", "/api/q/k7", "chief")).status == 204
+    first, second = kept.lines
+    assert (first["event"], first["by"], first["schema"], len(first["records"])) == ("delete", "writer", "people", 1)
+    assert (second["event"], second["subject"], second["status"]) == ("admin", "k7", 204)
+    assert b"astrid" not in b"".join(kept.raw)
+    assert b"4711" not in b"".join(kept.raw)
+
+
+async def test_what_was_changed_before_a_failure_has_its_line():
+    kept = Kept()
+    operations = (ApiOperation("fail", "POST", "/api/fail", failing, 200, (), Takes.NOTHING),)
+    async with serving(services(audit=auditing(kept)), *operations) as client:
+        assert (await client("POST", "/api/fail")).status == 500
+    assert [line["event"] for line in kept.lines] == ["write", "refused"]
+    kept.lines.clear()
+    page = AuditContext("o", AuditEvent.WRITE, {})
+    events.note_written_event("p", ["1"], ())
+    auditing(kept).broken(page)
+    assert [line["event"] for line in kept.lines] == ["write"]
+
+
+@pytest.fixture
+async def here(tmp_path):
+    async with world(tmp_path) as made:
+        await made.declare("contact", CONTACT)
+        yield made
+
+
+async def test_a_search_tells_which_records_and_fields_it_revealed(here: World):
+    for key in ("1", "2"):
+        await here.client("POST", "/api/models/contact", json={"id": key, "name": "Astrid"})
+    here.audit.lines.clear()
+    await here.client("POST", "/api/models/contact/find", json={})
+    (line,) = here.audit.lines
+    assert (line["event"], line["by"], line["operation"], line["status"]) == ("reveal", "writer", "find_records", 200)
+    assert (line["schema"], line["count"], len(set(line["records"]))) == ("contact", 2, 2)
+    assert set(line["fields"]) == set(CONTACT["fields"])
+
+
+async def test_while_no_line_can_be_written_nothing_is_revealed_or_changed(here: World):
+    await here.client("POST", "/api/models/contact", json={"id": "1", "name": "Astrid"})
+    here.audit.down = True
+    for method, path, body in (
+        ("POST", "/api/models/contact/find", {}),
+        ("POST", "/api/models/contact", {"id": "2"}),
+        ("DELETE", "/api/models/contact/1", None),
+    ):
+        answer = await here.client(method, path, json=body)
+        assert (answer.status, answer.json["code"]) == (503, "audit_down")
+        assert answer.headers["Retry-After"] == "1"
+        assert b"Astrid" not in answer.body
+    here.audit.down = False
+    found = (await here.client("POST", "/api/models/contact/find", json={})).json["data"]
+    assert [record["id"] for record in found] == ["1"]
+    assert (await here.client("GET", "/openapi.json", "")).status == 200
+
+
+async def test_an_answer_whose_line_fails_is_not_given(here: World, monkeypatch):
+    await here.client("POST", "/api/models/contact", json={"id": "1", "name": "Astrid"})
+    here.audit.down = True
+    monkeypatch.setattr(here.audit, "ready", lambda: None)
+    monkeypatch.setattr(here.audit, "put", failing_put)
+    answer = await here.client("POST", "/api/models/contact/find", json={})
+    assert (answer.status, answer.json["code"]) == (503, "audit_down")
+
+
+def failing_put(*_bodies: bytes) -> None:
+    raise VaultError(Code.AUDIT_DOWN, "The audit log cannot be written.")
+
+
+async def test_refusals_are_told_once_and_then_counted(here: World):
+    for _ in range(50):
+        assert (await here.client("GET", "/api/clients", "writer")).status == 403
+        assert (await here.client("POST", "/api/models/contact/find", "nobody", json={})).status == 401
+    lines = {(line["operation"], line["code"], line.get("by")): line for line in here.audit.lines}
+    assert set(lines) == {("list_clients", "forbidden", "writer"), ("find_records", "unauthorized", None)}
+    assert all(line["event"] == "refused" for line in lines.values())
+    here.services.audit.refusals.flush()
+    assert [line["count"] for line in here.audit.lines] == [1, 1, 49, 49]
+
+
+async def test_a_repeated_answer_says_so(here: World):
+    for _ in range(2):
+        headers = {"Idempotency-Key": "k"}
+        await here.client("POST", "/api/models/contact", json={"id": "1"}, headers=headers)
+    first, second = here.audit.lines
+    assert "reason" not in first
+    assert (second["event"], second["schema"]) == ("write", "contact")
+    assert "Idempotency-Key" in second["reason"]
+
+
+def page_of(*fields: str) -> AuditContext:
+    page = AuditContext("o", AuditEvent.REVEAL, {})
+    events.revealed("p", ["1"], fields)
+    return page
+
+
+async def test_fields_that_were_covered_or_hidden_are_not_told_as_seen():
+    kept = Kept()
+    made = auditing(kept)
+    from proxy.model.schema import Schema
+
+    veiled = Rights(frozenset(), Schema("p", ()), frozenset({"a", "b"}), {"b": Redactor(lambda *_: "x", "x".__eq__)})
+    await made.answered(page_of("a", "b", "c"), 200, lambda _schema: veiled)
+    await made.answered(page_of("a", "b"), 200, lambda _schema: FULL)
+
+    def gone(_schema: str) -> Rights:
+        raise VaultError(Code.UNKNOWN_SCHEMA, "gone")
+
+    await made.answered(page_of("a", "b"), 200, gone)
+    assert [(line["fields"], line.get("covered")) for line in kept.lines] == [
+        (["a"], ["b"]),
+        (["a", "b"], None),
+        (["a", "b"], None),
+    ]
+
+
+async def test_where_lines_are_flushed_the_answer_waits_for_it():
+    flushed = asyncio.Event()
+
+    class Flushing(Kept):
+        flushes = True
+
+        async def flushed(self) -> None:
+            flushed.set()
+
+    await auditing(Flushing()).answered(page_of(), 200, lambda _schema: FULL)
+    assert flushed.is_set()

@@ -1,0 +1,140 @@
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from proxy.api import upload as module
+from proxy.api.upload import FilePart
+from proxy.errors import Code, VaultError
+
+HEAD = b'--b\r\nContent-Disposition: form-data; name="file"; filename="x"\r\nContent-Type: a/b\r\n\r\n'
+END = b"\r\n--b--\r\n"
+
+
+class Arriving:
+    """A body that arrives in steps of so many bytes."""
+
+    def __init__(self, body: bytes, step: int, fault: BaseException | None = None) -> None:
+        self.body, self.step, self.fault = body, step, fault
+
+    async def readany(self) -> bytes:
+        piece, self.body = self.body[: self.step], self.body[self.step :]
+        if not piece and self.fault is not None:
+            raise self.fault
+        return piece
+
+
+def part(body: bytes, step: int = 4096, kind: str = "multipart/form-data; boundary=b", fault: Any = None) -> FilePart:
+    request: Any = SimpleNamespace(headers={"Content-Type": kind}, content=Arriving(body, step, fault))
+    return FilePart(request)
+
+
+async def read(made: FilePart) -> bytes:
+    await made.begin()
+    return b"".join([bytes(piece) async for piece in made.content() if isinstance(piece, bytes)])
+
+
+async def refused(made: FilePart) -> str:
+    with pytest.raises(VaultError) as caught:
+        await read(made)
+    assert caught.value.code is Code.INVALID_FILE
+    return caught.value.details[0].text
+
+
+@pytest.mark.parametrize("step", [1, 2, 7, 4096])
+@pytest.mark.parametrize(
+    "content", [b"", b"x", b"\r\n", b"\r\n--", b"\r\n--c\r\n--\r\n", b"--c", b"x" * 9000, b"\r\n--a" * 500]
+)
+async def test_the_content_comes_out_as_it_was_whatever_the_pieces(content, step):
+    assert await read(part(HEAD + content + END, step)) == content
+
+
+@pytest.mark.parametrize("step", [1, 4096])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\r\n" + HEAD + b"x" + END,
+        HEAD.replace(b"--b\r\n", b"--b \t\r\n") + b"x" + b"\r\n--b--",
+        HEAD + b"x" + END + b"\r\nbye",
+        b"--b\r\ncontent-disposition:form-data;name=file\r\n\r\nx" + END,
+    ],
+)
+async def test_what_a_body_may_have_around_its_content(body, step):
+    assert await read(part(body, step)) == b"x"
+
+
+async def test_a_part_without_content_may_end_with_its_head():
+    assert await read(part(HEAD[:-2] + END)) == b""
+
+
+async def test_the_type_is_that_of_the_part_or_that_of_any_bytes():
+    made = part(HEAD + END)
+    await made.begin()
+    assert made.mime_type == "a/b"
+    made = part(HEAD.replace(b"Content-Type: a/b\r\n", b"") + END)
+    await made.begin()
+    assert made.mime_type == "application/octet-stream"
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (b"", "before its last boundary"),
+        (b"hello, world", "does not begin"),
+        (b"--c\r\n\r\n", "does not begin"),
+        (b"--b--\r\n\r\n", "no part"),
+        (HEAD, "before its last boundary"),
+        (HEAD + b"x" * 9000, "before its last boundary"),
+        (HEAD + b"x\r\n--b", "before its last boundary"),
+        (HEAD + b"x\r\n--b\r\n" + HEAD[5:] + b"y" + END, "it has more"),
+        (HEAD + b"x" + END + b"y" * 2000, "Something follows"),
+        (HEAD.replace(b'"file"', b'"data"') + END, "name file"),
+        (HEAD.replace(b'name="file"; ', b"") + END, "name file"),
+        (HEAD.replace(b"form-data", b"attachment") + END, "name file"),
+        (b"--b\r\nContent-Type: a/b\r\n\r\n" + END, "name file"),
+        (b"--b\r\nnonsense\r\n\r\n" + END, "no field"),
+        (b"--b\r\nX: " + b"y" * 20_000 + b"\r\n\r\n" + END, "longer than"),
+        (HEAD.replace(b"a/b", b"a\xffb") + END, "RFC 9110"),
+        (HEAD.replace(b"\r\n\r\n", b"\r\nContent-Transfer-Encoding: base64\r\n\r\n") + END, "as it is"),
+    ],
+)
+@pytest.mark.parametrize("step", [3, 4096])
+async def test_another_body_is_refused_in_words(body, text, step):
+    assert text in await refused(part(body, step))
+
+
+@pytest.mark.parametrize(
+    "kind", ["multipart/form-data", "multipart/form-data; boundary=", "multipart/form-data; boundary=" + "x" * 71]
+)
+def test_a_body_needs_a_boundary(kind):
+    with pytest.raises(VaultError) as caught:
+        part(b"", kind=kind)
+    assert caught.value.details[0].source == "Content-Type"
+
+
+async def test_a_quoted_boundary_may_have_spaces():
+    body = (HEAD + b"x" + END).replace(b"--b", b"--b c")
+    assert await read(part(body, kind='multipart/form-data; charset=utf-8; boundary="b c"')) == b"x"
+
+
+@pytest.mark.parametrize("fault", [web.RequestPayloadError("x"), ConnectionResetError()])
+async def test_a_connection_that_ends_is_no_fault_of_the_file(fault):
+    with pytest.raises(VaultError) as caught:
+        await read(part(HEAD + b"x", fault=fault))
+    assert caught.value.code is Code.BAD_REQUEST
+
+
+async def test_an_upload_that_falls_silent_ends(monkeypatch):
+    monkeypatch.setattr(module, "UPLOAD_IDLE", 0.01)
+    made = part(HEAD)
+
+    async def silent() -> bytes:
+        await asyncio.Event().wait()
+        return b""
+
+    made._request.content.readany = silent  # type: ignore[method-assign]  # a body that never comes
+    with pytest.raises(VaultError) as caught:
+        await made.begin()
+    assert caught.value.code is Code.REQUEST_TIMEOUT

@@ -1,0 +1,74 @@
+from decimal import Decimal
+
+from proxy.api import wire
+from proxy.model.record import Action, Attachment, Record
+from proxy.model.rights import FULL, Redactor, Rights, VisibleRecord
+from tests.support.contacts import make_contacts
+
+RECORD = Record(
+    7, "k/1", {"id": "k/1", "sum": Decimal("0.10"), "note": None}, 2, 1, 1_700_000_000_123, None, Action.UPDATE, "c"
+)
+FILE = Attachment("f1", "a b.txt", "00", "text/plain", 3, 0, 1)
+
+
+def shown(record: Record = RECORD) -> VisibleRecord:
+    return FULL.shown(record)
+
+
+def test_a_decimal_keeps_its_digits():
+    assert (
+        wire.encode_json({"a": Decimal("0.10"), "b": Decimal(12345678901234567890)})
+        == b'{"a":0.10,"b":12345678901234567890}'
+    )
+
+
+def test_a_write_answers_with_fields_and_instants():
+    assert wire.written_json(shown()) == {
+        "id": "k/1",
+        "sum": Decimal("0.10"),
+        "note": None,
+        "created_at": "1970-01-01T00:00:00.001Z",
+        "updated_at": "2023-11-14T22:13:20.123Z",
+    }
+    ending = Record(7, "k", {}, 1, 0, 0, 0)
+    assert wire.written_json(shown(ending))["expires_at"] == "1970-01-01T00:00:00.000Z"
+
+
+def test_fields_that_are_not_shown_as_they_are_are_named():
+    assert wire.written_json(shown(), ["sum"])["meta"] == {"redacted_fields": ["sum"]}
+    assert "meta" not in wire.written_json(shown())
+
+
+async def test_a_page_names_them_where_there_are_any():
+    records = (await make_contacts()).records
+    assert wire.redacted_fields(records) == {}
+    veiled = Rights(frozenset(), records.schema, frozenset(("name",)), {"name": Redactor(lambda *_: "x", "x".__eq__)})
+    assert wire.redacted_fields(records.under(veiled)) == {"redacted_fields": ["name"]}
+
+
+def test_a_search_adds_the_attachments():
+    assert wire.found(shown(), "s", "id")["attachments"] == []
+    record = Record(7, "k/1", {}, 1, 0, 0, attachments=(FILE,))
+    (file,) = wire.found(shown(record), "a b", "id")["attachments"]
+    assert file["download_link"] == "/api/models/a%20b/k%2F1/files/f1"
+    assert (file["size"], file["updated_at"]) == (3, "1970-01-01T00:00:00.001Z")
+
+
+def test_a_record_of_an_entity_shows_its_key():
+    assert wire.found(shown(), "s", None)["record_key"] == "k/1"
+    assert "record_key" not in wire.found(shown(), "s", "id")
+
+
+def test_a_version_tells_who_and_what():
+    assert wire.version_json(shown()) == {
+        "version": 2,
+        "action": "update",
+        "at": "2023-11-14T22:13:20.123Z",
+        "by": "c",
+        "record": RECORD.fields,
+    }
+
+
+def test_a_page_counts_itself():
+    answer = wire.page_pieces(iter([1, 2]), 2, 4, 9, {"unreadable": 1})
+    assert answer.body == b'{"data":[1,2],"meta":{"count":2,"limit":2,"offset":4,"total":9,"unreadable":1}}'

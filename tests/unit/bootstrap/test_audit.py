@@ -1,0 +1,88 @@
+import socket
+from pathlib import Path
+
+import pytest
+
+from proxy.audit.events import AuditEvent, body
+from proxy.audit.verify import verify_log
+from proxy.bootstrap.audit import OpenAudit, chain_of, open_audit
+from proxy.clock import ManualClock
+from proxy.config import load_settings
+from proxy.crypto.keyset import Keyset
+from proxy.errors import Code, VaultError
+from proxy.storage.memory import MemoryStore
+from proxy.telemetry.metrics import Metrics
+from tests.support.audit import lines, told
+
+KEYSET = Keyset.create("default")
+
+
+async def opened(folder: Path, metrics: Metrics, store: MemoryStore | None = None, **environ: str) -> OpenAudit:
+    given = {f"DOMICILE__{name}": text for name, text in {"DATA": str(folder), **environ}.items()}
+    audit = await open_audit(load_settings(None, given), store or MemoryStore(), KEYSET, ManualClock(), metrics)
+    await audit.begin()
+    return audit
+
+
+async def test_the_log_goes_on_over_starts_and_its_keys_are_those_of_the_keyset(tmp_path):
+    store, metrics = MemoryStore(), Metrics()
+    for _ in range(2):
+        audit = await opened(tmp_path, metrics, store)
+        audit.trail.put(body(AuditEvent.WRITE))
+        assert await audit.check() is None
+        await audit.close()
+    assert [line["n"] for line in lines(tmp_path / "audit")] == [1, 2, 3, 4, 5, 6]
+    assert verify_log(tmp_path / "audit", chain_of(KEYSET), None).faults == []
+    assert verify_log(tmp_path / "audit", chain_of(Keyset.create("default")), None).faults != []
+    assert "domicile_audit_line 6.0" in metrics.render().decode()
+
+
+async def test_what_is_wrong_is_told_by_probe_and_metrics(tmp_path, monkeypatch):
+    metrics = Metrics()
+    audit = await opened(tmp_path, metrics)
+
+    def full(_lines: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    assert audit.trail._segment is not None
+    monkeypatch.setattr(audit.trail._segment, "append", full)
+    with pytest.raises(VaultError) as raised:
+        audit.trail.put(body(AuditEvent.WRITE))
+    assert raised.value.code is Code.AUDIT_DOWN
+    assert "No space left on device" in (await audit.check() or "")
+    assert "domicile_audit_down 1.0" in metrics.render().decode()
+    monkeypatch.undo()
+    await audit.close()
+
+
+async def test_a_log_that_was_cut_raises_an_alarm_that_is_counted(tmp_path):
+    store, metrics = MemoryStore(), Metrics()
+    await (await opened(tmp_path, metrics, store)).close()
+    for path in (tmp_path / "audit").iterdir():
+        path.unlink()
+    await (await opened(tmp_path, metrics, store)).close()
+    assert len(told(tmp_path / "audit", "alarm")) == 1
+    assert 'domicile_alarms_total{kind="log"} 1.0' in metrics.render().decode()
+    assert 'domicile_alarms_total{kind="bait"} 0.0' in metrics.render().decode()
+
+
+async def test_the_settings_hold(tmp_path, capfdbinary):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        server.settimeout(20)
+        audit = await opened(
+            tmp_path,
+            Metrics(),
+            AUDIT__FOLDER=str(tmp_path / "elsewhere"),
+            AUDIT__SYNC="true",
+            AUDIT__SEGMENT="64KiB",
+            AUDIT__KEEP="30d",
+            AUDIT__STDOUT="true",
+            AUDIT__SYSLOG=f"udp://127.0.0.1:{server.getsockname()[1]}",
+        )
+        assert b'"reason":"started"' in server.recv(65_536)
+        await audit.close()
+    options = audit.trail._options
+    assert (options.sync, options.segment, options.keep) == (True, 65_536, 30 * 86_400_000)
+    assert len(lines(tmp_path / "elsewhere")) == 2
+    assert capfdbinary.readouterr().out.count(b'"event":"log"') == 2

@@ -1,0 +1,351 @@
+import asyncio
+import base64
+import io
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from proxy.bootstrap import instance
+from proxy.bootstrap.instance import (
+    Overrides,
+    Running,
+    check_keys,
+    check_store,
+    load_rules,
+    prepare_instance,
+    running,
+    try_rules,
+)
+from proxy.config import KeySettings, Settings, load_settings
+from proxy.crypto.key_sources import open_source
+from proxy.errors import Code, VaultError
+from proxy.redactor.load.rule_tests import Case
+from proxy.telemetry import logs
+from tests.support.patience import PATIENCE
+from tests.support.people import rules
+from tests.support.scraping import bearer
+from tests.support.tree import ROOT
+
+KEY = base64.b64encode(bytes(range(32))).decode()
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Everything below a folder of its own, which only the rule file is in; free ports."""
+    (tmp_path / "rules.yaml").write_text(rules("http://127.0.0.1:9"))
+    return load_settings(
+        None,
+        {
+            "DOMICILE__COUNTRY": "se",
+            "DOMICILE__DATA": str(tmp_path / "data"),
+            "DOMICILE__RULES": str(tmp_path / "rules.yaml"),
+            "DOMICILE__LISTEN__PROXY": "127.0.0.1:0",
+            "DOMICILE__LISTEN__VAULT": "127.0.0.1:0",
+            "DOMICILE__LISTEN__ADMIN": "127.0.0.1:0",
+        },
+    )
+
+
+@pytest.fixture
+def lines() -> Iterator[Callable[[], list[dict[str, Any]]]]:
+    """The log lines until now."""
+    stream = io.StringIO()
+    logs.configure(logs.Style("info", "json"), stream)
+    yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
+    logs.configure(logs.Style())
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder; locks say nothing and are left out."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.name.endswith(".lock")
+    }
+
+
+def key_file(settings: Settings) -> Path:
+    return Path(settings.keys.place)
+
+
+def foreign(settings: Settings) -> None:
+    """Put the key of another vault in place of this one's."""
+    key_file(settings).unlink()
+    open_source(settings.keys.uri).create()
+
+
+# ---------------------------------------------------------------------- prepare
+
+
+async def test_a_first_start_makes_everything_and_a_second_one_nothing(settings):
+    assert await prepare_instance(settings) is True
+    made = files(settings.data)
+    assert set(made) == {"files/owner", "keys.json", "vault.db"}
+    assert await prepare_instance(settings) is False
+    assert files(settings.data) == made
+
+
+async def test_a_lost_key_is_not_replaced(settings):
+    await prepare_instance(settings)
+    key_file(settings).unlink()
+    before = files(settings.data)
+    with pytest.raises(VaultError, match=r"keys\.json from its backup") as fault:
+        await prepare_instance(settings)
+    assert fault.value.code is Code.BAD_KEYS
+    assert files(settings.data) == before
+    assert await again_with_another_store(settings)
+
+
+async def again_with_another_store(settings: Settings) -> bool:
+    return await prepare_instance(replace(settings, store=replace(settings.store, path=settings.data / "other.db")))
+
+
+async def test_a_key_of_another_vault_is_refused(settings):
+    await prepare_instance(settings)
+    foreign(settings)
+    before = files(settings.data)
+    with pytest.raises(VaultError) as fault:
+        await prepare_instance(settings)
+    assert fault.value.code is Code.BAD_KEYS
+    assert files(settings.data) == before
+
+
+async def test_a_key_that_is_there_before_the_vault_is_the_one_used(settings):
+    settings.data.mkdir()
+    open_source(settings.keys.uri).create()
+    key = key_file(settings).read_bytes()
+    assert await prepare_instance(settings) is True
+    assert key_file(settings).read_bytes() == key
+    assert await prepare_instance(settings) is False
+
+
+async def test_a_key_that_is_no_good_leaves_no_vault_behind(settings):
+    settings.data.mkdir()
+    key_file(settings).write_text("{}")
+    key_file(settings).chmod(0o600)
+    with pytest.raises(VaultError) as fault:
+        await prepare_instance(settings)
+    assert fault.value.code is Code.BAD_KEYS
+    assert set(files(settings.data)) == {"keys.json"}
+
+
+async def test_a_key_of_the_environment_is_used_and_never_made(settings, monkeypatch):
+    from_outside = replace(settings, keys=KeySettings("env", "VAULT_KEY"))
+    monkeypatch.delenv("VAULT_KEY", raising=False)
+    with pytest.raises(VaultError, match="VAULT_KEY") as fault:
+        await prepare_instance(from_outside)
+    assert fault.value.code is Code.BAD_KEYS
+    assert not settings.data.exists()
+    monkeypatch.setenv("VAULT_KEY", KEY)
+    assert await prepare_instance(from_outside) is True
+    assert set(files(settings.data)) == {"files/owner", "vault.db"}
+
+
+async def test_folders_may_have_any_name(settings, tmp_path):
+    data = tmp_path / "50% d\u00e5ta? #1 \u2603"
+    odd = load_settings(None, {"DOMICILE__COUNTRY": "se", "DOMICILE__DATA": str(data)})
+    assert await prepare_instance(odd) is True
+    assert set(files(data)) == {"files/owner", "keys.json", "vault.db"}
+    assert await prepare_instance(odd) is False
+
+
+# ---------------------------------------------------------------------- check
+
+
+def test_before_the_first_start_nothing_is_missing_and_nothing_is_made(settings):
+    check_keys(settings)
+    check_store(settings)
+    assert not settings.data.exists()
+
+
+async def test_checks_of_a_sound_vault_change_nothing(settings):
+    await prepare_instance(settings)
+    before = files(settings.data)
+    await in_thread(check_keys, settings)
+    await in_thread(check_store, settings)
+    assert files(settings.data) == before
+
+
+async def in_thread(check: Callable[[Settings], object], settings: Settings) -> None:
+    """Checks are called where no loop runs."""
+    await asyncio.to_thread(check, settings)
+
+
+async def test_checks_tell_of_a_lost_and_of_a_foreign_key(settings):
+    await prepare_instance(settings)
+    foreign(settings)
+    await in_thread(check_keys, settings)
+    with pytest.raises(VaultError) as fault:
+        await in_thread(check_store, settings)
+    assert fault.value.code is Code.BAD_KEYS
+    key_file(settings).unlink()
+    before = files(settings.data)
+    with pytest.raises(VaultError, match="from its backup"):
+        await in_thread(check_store, settings)
+    assert files(settings.data) == before
+
+
+async def test_a_key_that_others_may_read_is_told(settings):
+    await prepare_instance(settings)
+    key_file(settings).chmod(0o644)
+    with pytest.raises(VaultError, match="chmod 600"):
+        check_keys(settings)
+
+
+def test_a_variable_that_is_not_set_is_told(settings, monkeypatch):
+    monkeypatch.delenv("VAULT_KEY", raising=False)
+    with pytest.raises(VaultError, match="VAULT_KEY"):
+        check_keys(replace(settings, keys=KeySettings("env", "VAULT_KEY")))
+
+
+def test_what_is_no_database_is_told_and_left_alone(settings):
+    settings.data.mkdir()
+    settings.store.path.write_text("shopping list")
+    with pytest.raises(VaultError) as fault:
+        check_store(settings)
+    assert fault.value.code is Code.BAD_STORE
+    assert settings.store.path.read_text() == "shopping list"
+
+
+# ---------------------------------------------------------------------- rules
+
+
+def test_applications_are_redirected_by_the_name_of_their_endpoint(settings):
+    plain = load_rules(settings)
+    moved = load_rules(settings, Overrides({"people": "http://127.0.0.1:4000", "others": "http://127.0.0.1:1"}))
+    assert [endpoint.upstream for endpoint in plain.endpoints] == ["http://127.0.0.1:9"]
+    assert [endpoint.upstream for endpoint in moved.endpoints] == ["http://127.0.0.1:4000"]
+    assert {id(operation.endpoint) for operation in moved.operations} == {id(moved.endpoints[0])}
+    assert moved.version == plain.version
+    assert load_rules(settings, Overrides({"others": "http://127.0.0.1:1"})).endpoints == plain.endpoints
+
+
+def test_faulty_rules_are_told_with_their_places(settings):
+    settings.rules.write_text(settings.rules.read_text().replace("create: person", "creates: person", 1))
+    with pytest.raises(VaultError) as fault:
+        load_rules(settings)
+    assert fault.value.code is Code.BAD_RULES
+    assert [detail.source.rpartition("/")[2] for detail in fault.value.details] == ["rules.yaml:16:5"]
+
+
+async def test_the_tests_of_the_sample_rules_hold(settings):
+    sample = replace(settings, rules=ROOT / "rules" / "contacts.yaml")
+    results = await try_rules(load_rules(sample))
+    assert len(results) >= 4
+    assert set(map(tuple, results.values())) == {()}
+
+
+async def test_a_test_that_does_not_hold_says_what_is_wrong(settings):
+    text = (ROOT / "rules" / "contacts.yaml").read_text()
+    settings.rules.write_text(text.replace("[Ann, L", "[Stockholm, L"))
+    results = await try_rules(load_rules(settings))
+    assert all(name.startswith("contacts: ") for name in results)
+    told = [problem for problems in results.values() for problem in problems]
+    assert told == ["the application sees 'Stockholm', which app_sees.without forbids"] * 2
+
+
+async def test_a_text_that_stands_in_a_token_by_chance_is_no_fault(settings, monkeypatch):
+    tries: list[str] = []
+
+    async def run_case(_runtime: object, case: Case) -> list[str]:
+        tries.append(case.call.target)
+        return ["never holds", f"chance {len(tries)}"]
+
+    monkeypatch.setattr(instance, "run_case", run_case)
+    text = (ROOT / "rules" / "contacts.yaml").read_text()
+    settings.rules.write_text(text)
+    results = await try_rules(load_rules(settings))
+    assert set(map(tuple, results.values())) == {("never holds",)}
+    assert len(tries) == instance._TRIALS * len(results)
+
+
+# ---------------------------------------------------------------------- a running instance
+
+
+async def measured(started: Running, caller: aiohttp.ClientSession) -> str:
+    """The metrics, as soon as the records have been counted."""
+    headers = {"Authorization": f"Bearer {await bearer(started)}"}
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            async with caller.get(f"http://{started.admin}/metrics", headers=headers) as answer:
+                text = await answer.text()
+            if 'domicile_records{schema="person",state="live"} 0.0' in text:
+                return text
+            await asyncio.sleep(0.01)
+
+
+async def test_a_running_instance_listens_answers_and_closes(settings, lines):
+    async with running(settings) as started, aiohttp.ClientSession() as caller:
+        async with caller.get(f"http://{started.admin}/readyz") as answer:
+            assert answer.status == 200
+        text = await measured(started, caller)
+        async with caller.get(f"http://{started.proxy}/people/1") as answer:
+            assert (answer.status, (await answer.json())["code"]) == (502, "upstream_unreachable")
+        async with caller.get(f"http://{started.interface}/docs") as answer:
+            assert answer.status == 200
+        async with caller.post(f"http://{started.interface}/api/find", json={"schema": "person"}) as answer:
+            assert answer.status == 401
+        addresses = {"admin": started.admin, "proxy": started.proxy, "vault": started.interface}
+    assert "domicile_vault_writer_queue 0.0" in text
+    assert {line["listener"]: line["address"] for line in lines() if line["event"] == "listening"} == addresses
+    assert len([line for line in lines() if line["event"] == "listening"]) == 3
+    async with aiohttp.ClientSession() as caller:
+        for address in addresses.values():
+            with pytest.raises(aiohttp.ClientConnectorError):
+                await caller.get(f"http://{address}/")
+    assert await prepare_instance(settings) is False  # the store is free again
+
+
+async def test_a_port_of_others_ends_the_start_and_frees_the_store(settings):
+    async with running(settings) as started:
+        host, port = started.proxy.split(":")
+        other = replace(
+            settings,
+            data=settings.data / "other",
+            store=replace(settings.store, path=settings.data / "other" / "vault.db"),
+            files=replace(settings.files, path=settings.data / "other" / "files"),
+            keys=KeySettings("file", str(settings.data / "other" / "keys.json")),
+            listen=replace(settings.listen, proxy=settings.listen.proxy._replace(host=host, port=int(port))),
+        )
+        with pytest.raises(VaultError) as fault:
+            async with running(other):
+                raise AssertionError("it must not start")
+    assert fault.value.code is Code.PORT_IN_USE
+    assert await prepare_instance(other) is False
+
+
+async def test_a_second_instance_on_the_same_vault_is_refused(settings):
+    async with running(settings):
+        with pytest.raises(VaultError) as fault:
+            async with running(settings):
+                raise AssertionError("it must not start")
+    assert fault.value.code is Code.STORE_BUSY
+
+
+async def test_faulty_rules_end_a_first_start_before_anything_is_made(settings):
+    settings.rules.write_text("")
+    with pytest.raises(VaultError):
+        async with running(settings):
+            raise AssertionError("it must not start")
+    assert not settings.data.exists()
+
+
+async def test_a_part_of_the_upkeep_that_fails_is_told_of_once_and_takes_nothing_with_it(
+    settings: Settings, lines: Callable[[], list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object) -> None:
+        raise RuntimeError("Zorbina Quibblethwaite")
+
+    monkeypatch.setattr(instance, "measure", broken)
+    async with running(settings) as started, aiohttp.ClientSession() as caller:
+        async with asyncio.timeout(PATIENCE):
+            while not (told := [line for line in lines() if "upkeep failed" in line["event"]]):  # noqa: ASYNC110  # a background task says so
+                await asyncio.sleep(0.01)
+        assert (await caller.get(f"http://{started.admin}/healthz")).status == 200
+    assert [line["exception"] for line in told] == ["RuntimeError"]
+    assert "Zorbina" not in json.dumps(lines())

@@ -1,0 +1,214 @@
+import asyncio
+import os
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from proxy.auth.tokens import SigningKeys
+from proxy.bootstrap import keys as composed
+from proxy.bootstrap.keys import InstanceKeys, Places, vaults_of
+from proxy.clock import ManualClock
+from proxy.crypto.key_sources import open_source
+from proxy.errors import Code, VaultError
+from proxy.model.record import KeyKind
+from proxy.storage.memory import MemoryStore
+from proxy.telemetry.metrics import Metrics
+from proxy.vault.maintenance import key_usage
+from proxy.vault.vault import Vault, VaultOptions, has_keyset, load_keyset, make_keyset, new_vault
+from tests.support.patience import PATIENCE
+
+
+class Shop:
+    """Keys of two environments, over a key file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = MemoryStore()
+        self.source = open_source(f"file://{folder}/keys.json")
+        self.clock = ManualClock()
+        self.metrics = Metrics()
+        self.vaults: list[Vault] = []
+
+    async def open(self) -> InstanceKeys:
+        """What a process makes of what is stored."""
+        if not self.source.exists():
+            self.source.create()
+        self.vaults = []
+        for environment in ("default", "acme"):
+            keyset = await make_keyset(self.store, self.source.load(), environment)
+            options = VaultOptions(environment, "SE", 1000)
+            self.vaults.append(new_vault(keyset, self.store, self.clock, lambda *_: None, options))
+        signing = SigningKeys(self.store, self.vaults[0].keyset.aead(), "default", self.clock)
+        await signing.load()
+        return InstanceKeys(Places(self.store, self.source, signing), lambda: self.vaults, self.metrics)
+
+    async def wrappers(self) -> set[str]:
+        keys = await self.open()
+        return {one.wrapped_by for one in (await keys.listed()).environments}
+
+
+@pytest.fixture
+def shop(tmp_path):
+    return Shop(tmp_path)
+
+
+async def test_a_master_key_is_replaced_and_the_one_before_still_opens(shop):
+    async with (await shop.open()).kept() as keys:
+        before = (await keys.listed()).master
+        await keys.rotate(KeyKind.MASTER)
+        told = await keys.listed()
+        assert told.master != before
+        assert {one.wrapped_by for one in told.environments} == {told.master}
+    present = shop.source.load()
+    assert (present.id, set(present.others)) == (told.master, {before})
+
+
+@pytest.mark.parametrize("at", ["stage", "first keyset", "second keyset", "switch"])
+async def test_interrupted_anywhere_the_next_process_opens_everything_and_brings_it_to_its_end(shop, monkeypatch, at):
+    keys = await shop.open()
+    await keys.start()
+    before = (await keys.listed()).master
+    done = 0
+
+    async def rewrap(*arguments):
+        nonlocal done
+        if at == ("first keyset", "second keyset")[done]:
+            raise VaultError(Code.VAULT_DOWN, "The power failed.")
+        done += 1
+        return await real(*arguments)
+
+    def fails() -> None:
+        raise VaultError(Code.NOT_WRITABLE, "The power failed.")
+
+    real = key_usage.rewrap
+    if at in ("stage", "switch"):
+        monkeypatch.setattr(shop.source, at, fails)
+    else:
+        monkeypatch.setattr(composed, "rewrap", rewrap)
+    with pytest.raises(VaultError, match="power"):
+        await keys.rotate(KeyKind.MASTER)
+    monkeypatch.undo()
+    for vault in shop.vaults:
+        assert (await load_keyset(shop.store, shop.source.load(), vault.environment)).data_keys
+    async with (await shop.open()).kept() as again:
+        told = await again.listed()
+    assert (told.master == before) == (at == "stage")
+    assert {one.wrapped_by for one in told.environments} == {told.master}
+    assert shop.source.staged() is None
+
+
+async def test_what_cannot_be_brought_to_its_end_at_the_start_hinders_nobody(shop, monkeypatch):
+    await shop.open()
+    shop.source.stage()
+
+    def fails() -> None:
+        raise VaultError(Code.NOT_WRITABLE, "The disk is read-only.")
+
+    monkeypatch.setattr(shop.source, "switch", fails)
+    async with (await shop.open()).kept() as keys:
+        assert len((await keys.listed()).environments) == 2
+
+
+async def test_a_key_in_a_variable_is_replaced_in_two_steps(shop, monkeypatch):
+    import base64
+
+    first, second = (base64.b64encode(os.urandom(32)).decode() for _ in range(2))
+    monkeypatch.setenv("MASTER", first)
+    shop.source = open_source("env:MASTER")
+    async with (await shop.open()).kept() as keys:
+        with pytest.raises(VaultError, match="put another one before"):
+            await keys.rotate(KeyKind.MASTER)
+    before = await shop.wrappers()
+    monkeypatch.setenv("MASTER", f"{second} {first}")
+    async with (await shop.open()).kept() as keys:
+        await keys.rotate(KeyKind.MASTER)
+    monkeypatch.setenv("MASTER", second)
+    assert await shop.wrappers() == {shop.source.load().id} != before
+
+
+async def test_signing_keys_and_data_keys_are_replaced_one_by_one(shop):
+    async with (await shop.open()).kept() as keys:
+        await keys.rotate(KeyKind.SIGNING)
+        await keys.rotate(KeyKind.DATA, "acme")
+        told = await keys.listed()
+        assert len(told.signing) == 2
+        assert [len(one.keys) for one in told.environments] == [1, 2]
+        with pytest.raises(VaultError) as caught:
+            await keys.rotate(KeyKind.DATA, "nowhere")
+        assert caught.value.code is Code.NOT_FOUND
+
+
+async def test_a_key_that_has_sealed_enough_is_followed_by_another_also_over_restarts(shop, monkeypatch):
+    monkeypatch.setattr(composed, "MOST_SEALINGS", 1000)
+    monkeypatch.setattr(composed, "_NOTED", 100)
+    keys = await shop.open()
+    await keys.start()
+    aead = shop.vaults[1].keyset.aead()
+    aead.sealings = 600
+    await keys._upkeep()
+    aead.sealings += 50  # nobody writes these down before the process dies
+    again = await shop.open()
+    await again.start()
+    assert 650 <= (await again.listed()).environments[1].sealings <= 750
+    shop.vaults[1].keyset.aead().sealings = 400
+    await again._upkeep()
+    told = (await again.listed()).environments[1]
+    assert (len(told.keys), told.sealings) == (2, 0)
+    await again.close()
+    last = await shop.open()
+    await last.start()
+    assert (await last.listed()).environments[1].sealings == 0
+    await last.close()
+
+
+async def test_environments_come_and_go(shop):
+    async with (await shop.open()).kept() as keys:
+        gone = shop.vaults.pop()
+        await shop.store.drop_notes(f":{gone.environment}")
+        assert [one.environment for one in (await keys.listed()).environments] == ["default"]
+        await keys.rotate(KeyKind.MASTER)
+        assert not await has_keyset(shop.store, gone.environment)
+
+
+def test_vaults_alone():
+    assert vaults_of([]) == []
+
+
+async def test_a_data_key_that_nothing_needs_is_dropped_and_the_next_process_has_it_no_more(shop):
+    async with (await shop.open()).kept() as keys:
+        before = (await keys.listed()).environments[0].keys
+        await keys.rotate(KeyKind.DATA)
+        watched = keys._watched["default"]
+        async with asyncio.timeout(PATIENCE):
+            await watched.resealing.settled()
+        told = (await keys.listed()).environments[0]
+        assert (len(told.keys), told.reseal, told.used) == (1, "done", {})
+        assert told.keys[0] not in before
+        await keys.rotate(KeyKind.DATA)
+        await watched.resealing.settled()
+    again = await load_keyset(shop.store, shop.source.load(), "default")
+    assert len(again.data_keys) == 1
+    assert again.data_keys != told.keys
+
+
+async def test_where_another_key_seals_meanwhile_none_is_dropped(shop):
+    keys = await shop.open()
+    (first,) = shop.vaults[0].keyset.data_keys
+    await key_usage.renew_keys(shop.store, shop.source.load(), shop.vaults[0].keyset)
+    await keys._retire(shop.vaults[0], "another", [first])
+    assert first in shop.vaults[0].keyset.data_keys
+    await keys._retire(shop.vaults[0], shop.vaults[0].keyset.data_keys[-1], [first])
+    assert first not in shop.vaults[0].keyset.data_keys
+
+
+async def test_what_keeps_a_key_is_looked_at_again_with_the_upkeep(shop, monkeypatch):
+    async with (await shop.open()).kept() as keys:
+        asked: list[int] = []
+        for watched in keys._watched.values():
+            monkeypatch.setattr(watched.resealing, "follow_up", partial(_note, asked))
+        await keys._upkeep()
+        assert len(asked) == 2
+
+
+async def _note(asked: list[int]) -> None:
+    asked.append(1)

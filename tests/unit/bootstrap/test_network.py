@@ -1,0 +1,116 @@
+import ssl
+
+import pytest
+
+from proxy.api.connection import VaultConnection
+from proxy.auth.audiences import Audiences
+from proxy.bootstrap.network import Doors, address_of, check_doors, doors
+from proxy.clock import system_clock
+from proxy.config import Settings, load_settings
+from proxy.errors import Code, VaultError
+from proxy.telemetry.metrics import Metrics
+from tests.support.certificates import Authority, Pair
+
+
+@pytest.fixture
+def authority(tmp_path):
+    return Authority(tmp_path)
+
+
+def settings(*pairs: Pair, **more: str) -> Settings:
+    environ = {f"DOMICILE__{name}": text for name, text in more.items()}
+    if pairs:
+        environ["DOMICILE__LISTEN__TLS__CERTIFICATE"] = ",".join(str(pair.certificate) for pair in pairs)
+        environ["DOMICILE__LISTEN__TLS__KEY"] = ",".join(str(pair.key) for pair in pairs)
+    return load_settings(None, environ)
+
+
+def opened(given: Settings) -> tuple[Doors, Audiences]:
+    audiences = Audiences(given.auth.audiences)
+    audiences.listening("127.0.0.1:8081")
+    return doors(given, audiences, Metrics(), system_clock), audiences
+
+
+async def test_what_is_off_is_not_made():
+    made, audiences = opened(settings())
+    assert (made.proxy, made.vault, made.certificates, made.checks(), made.hsts) == (None, None, None, {}, 0)
+    assert made.vault_connection is VaultConnection
+    assert audiences.first == "http://127.0.0.1:8081"
+    await made.watch()
+    done: list[str] = []
+    made.with_files(lambda: done.append("other"))()
+    assert done == ["other"]
+    made.close()
+
+
+async def test_a_certificate_is_for_both_listeners_and_names_the_vault(authority):
+    made, audiences = opened(settings(authority.issue("vault.test"), authority.issue("*.app.test", file="w")))
+    assert made.proxy is not None
+    assert made.vault is not None
+    assert set(made.checks()) == {"tls"}
+    assert made.hsts == 180 * 86400
+    assert audiences.first == "https://vault.test:8081"
+    assert made.certificates is not None
+    before = made.certificates.listeners["vault"].context
+    made.with_files(lambda: None)()
+    assert made.certificates.listeners["vault"].context is not before
+
+
+def test_preambles_alone_are_an_entrance_too(authority):
+    made, _ = opened(settings(LISTEN__PROXY_PROTOCOL="true", TRUSTED_PROXIES="10.0.0.0/8"))
+    assert made.proxy is not None
+    assert made.vault is not None
+    assert made.certificates is None
+
+
+@pytest.mark.parametrize("at", ["vault", "proxy", "both"])
+def test_callers_show_certificates_where_the_settings_say(authority, at):
+    given = settings(
+        authority.issue("vault.test"),
+        LISTEN__TLS__CLIENTS=str(authority.certificate),
+        LISTEN__TLS__CLIENTS_AT=at,
+        LISTEN__TLS__REQUIRE_SNI="both",
+    )
+    made, _ = opened(given)
+    assert made.certificates is not None
+    asked = {name for name, one in made.certificates.listeners.items() if one.context.verify_mode}
+    assert asked == ({"vault", "proxy"} if at == "both" else {at})
+
+
+@pytest.mark.parametrize(("required", "mode"), [("true", ssl.CERT_REQUIRED), ("false", ssl.CERT_OPTIONAL)])
+def test_whether_a_caller_may_show_none_is_a_setting(authority, required, mode):
+    given = settings(
+        authority.issue("vault.test"),
+        LISTEN__TLS__CLIENTS=str(authority.certificate),
+        LISTEN__TLS__CLIENTS_AT="vault",
+        LISTEN__TLS__CLIENTS_REQUIRED=required,
+    )
+    made, _ = opened(given)
+    assert made.certificates is not None
+    assert made.certificates.listeners["vault"].context.verify_mode is mode
+
+
+def test_wildcards_alone_need_addresses_in_the_settings(authority):
+    pair = authority.issue("*.vault.test", file="w")
+    for refused in (lambda: opened(settings(pair)), lambda: check_doors(settings(pair))):
+        with pytest.raises(VaultError) as caught:
+            refused()
+        assert caught.value.code is Code.BAD_SETTINGS
+        assert caught.value.details[0].source == "auth.audiences"
+    _, audiences = opened(settings(pair, AUTH__AUDIENCES="https://se.vault.test"))
+    assert audiences.first == "https://se.vault.test"
+
+
+def test_the_check_names_what_cannot_be_used_and_what_has_ended(authority, tmp_path):
+    check_doors(settings())
+    check_doors(settings(authority.issue("vault.test")))
+    for pair in (authority.issue("old.test", days=-1), authority.issue("127.0.0.1")):
+        with pytest.raises(VaultError):
+            check_doors(settings(pair))
+
+
+def test_the_address_of_the_vault_is_that_of_its_certificate(authority):
+    assert address_of(settings(), "127.0.0.1:8081") == "http://127.0.0.1:8081"
+    assert address_of(settings(authority.issue("vault.test")), "127.0.0.1:443") == "https://vault.test"
+    configured = settings(authority.issue("vault.test"), AUTH__AUDIENCES="https://se.example.com")
+    assert address_of(configured, "127.0.0.1:443") == "https://se.example.com"

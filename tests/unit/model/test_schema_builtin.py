@@ -1,0 +1,44 @@
+"""The schema of the record-based family."""
+
+import pytest
+
+from proxy.model.schema import KEYS, RECORD_KEY, SEARCHABLE, FieldType, RecordKeys, Storage, records_schema
+from proxy.model.schema_document import write_definition
+
+
+def test_it_has_every_field_of_the_specification() -> None:
+    schema = records_schema()
+    assert schema.primary is schema.field(RECORD_KEY)
+    hashed = [
+        "profile_key",
+        "parent_key",
+        *(f"service_key{n}" for n in range(1, 6)),
+        *(f"key{n}" for n in range(1, 26)),
+    ]
+    for name in hashed:
+        assert (schema.field(name).type, schema.field(name).storage) == (FieldType.STRING, Storage.INDEXED_HASHED), name
+    for name in (f"range_key{n}" for n in range(1, 11)):
+        assert (schema.field(name).type, schema.field(name).storage) == (FieldType.INTEGER, Storage.INDEXED), name
+    for name in (f"decimal_key{n}" for n in range(1, 21)):
+        assert (schema.field(name).type, schema.field(name).storage) == (FieldType.DECIMAL, Storage.INDEXED), name
+    for name in ("body", "precommit_body"):
+        assert (schema.field(name).type, schema.field(name).storage) == (FieldType.STRING, Storage.ENCRYPTED), name
+    assert [field.name for field in schema.fields if field.required] == [RECORD_KEY]
+
+
+def test_a_key_is_plain_or_searchable_by_choice() -> None:
+    schema = records_schema(RecordKeys(frozenset(("key1",)), frozenset(("key1", "key2", RECORD_KEY))))
+    assert schema.field("key1").storage is Storage.INDEXED
+    assert not schema.field("key1").partial_match  # a plain text needs no index for its parts
+    assert schema.field("key2").partial_match
+    assert schema.field(RECORD_KEY).partial_match
+    assert not schema.field("key3").partial_match
+
+
+@pytest.mark.parametrize(
+    "keys", [RecordKeys(), RecordKeys(frozenset(KEYS)), RecordKeys(partial_match=frozenset(SEARCHABLE))]
+)
+def test_its_definition_can_be_told(keys: RecordKeys) -> None:
+    told = write_definition(records_schema(keys))["fields"]
+    assert len(told) == 67
+    assert told["key7"]["storage"] == ("indexed" if keys.plain else "indexed_hashed")

@@ -1,0 +1,72 @@
+import hashlib
+
+import pytest
+
+from proxy.net.entity_tags import lists, own_tag, shown
+
+
+def keyed(message: bytes) -> bytes:
+    return hashlib.blake2b(message, key=b"x", digest_size=16).digest()
+
+
+GIVEN = [b'"a"', b'W/"a"', b'""', b'W/""', b'"1,\xe5"', b'"a-gzip"', b'"a-domicile.s"', b"abc123", b"W/abc", b"a=b"]
+
+
+@pytest.mark.parametrize("given", GIVEN)
+@pytest.mark.parametrize("body", [b"", b"Ann", None])
+def test_a_shown_tag_goes_back_as_exactly_the_one_that_was_given(given, body):
+    tag = shown(given, body, b"gzip", keyed)
+    assert tag is not None
+    assert tag != given
+    for sent in (
+        tag,
+        b"W/" + tag.removeprefix(b"W/"),
+        tag.removeprefix(b"W/"),
+        tag[:-1] + b'-gzip"',
+        tag[:-1] + b';br"',
+    ):
+        assert own_tag(sent) == given
+        assert own_tag(b'"other", ' + sent + b',W/"more"') == b'"other", ' + given + b',W/"more"'
+
+
+@pytest.mark.parametrize("given", [b"", b" ", b'"a', b'"a"b"', b"a,b", b'"a" "b"'])
+def test_what_is_no_tag_is_not_shown(given):
+    assert shown(given, b"", None, keyed) is None
+
+
+@pytest.mark.parametrize(
+    "given", [b"*", b'"a"', b'W/"a", "b"', b'"a-domicile.x00"', b"-domicile.s", b'"a-domicile.s0"', b""]
+)
+def test_what_was_not_shown_goes_as_it_came(given):
+    assert own_tag(given) == given
+
+
+def test_what_differs_for_two_callers_or_over_time_has_two_tags():
+    tags = [shown(b'"a"', *view, keyed) for view in [(b"Ann", None), (b"Eve", None), (b"Ann", b"gzip"), (None, None)]]
+    assert len(set(tags)) == len(tags)
+    assert shown(b'"a"', b"Ann", None, keyed) == tags[0]
+    assert shown(b'"a"', b"Ann", None, bytes) != tags[0]
+
+
+def test_strength_is_kept_but_for_what_nobody_can_be_sure_of():
+    tags = [shown(given, b"", None, keyed) or b"" for given in (b'"a"', b"a", b'W/"a"')]
+    assert [tag[:2] for tag in tags] == [b'"a', b'"a', b"W/"]
+    assert shown(b'"a"', None, None, keyed) == b'W/"a-domicile.s"'
+
+
+@pytest.mark.parametrize(
+    ("listed", "yes"),
+    [
+        (b'"a"', True),
+        (b'W/"a"', True),
+        (b'"b" , W/"a","c"', True),
+        (b'"b"', False),
+        (b"*", False),
+        (b"a", False),
+        (b"", False),
+    ],
+)
+def test_a_tag_is_looked_for_weakly(listed, yes):
+    assert lists(listed, b'"a"') is yes
+    assert lists(listed, b'W/"a"') is yes
+    assert lists(listed, b"a") is False

@@ -1,0 +1,171 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.net.http1 import BadAnswerError, begun, framing, parse_fields, parse_response_head, with_line_ends
+from proxy.net.reply import Framing, Head
+
+
+def parse(text: bytes) -> Head:
+    data = text + b"\r\n\r\n"
+    return parse_response_head(data, data.find(b"\r\n\r\n"))
+
+
+def test_a_head_is_kept_byte_for_byte():
+    head = parse(b"HTTP/1.1 200 All  right\r\nX-b: \xe9t\xe9\r\nx-B:2\r\nSet-Cookie: a\r\nSet-Cookie: b ")
+    assert (head.minor, head.status, head.reason) == (1, 200, b"All  right")
+    assert head.block == b"X-b: \xe9t\xe9\r\nx-B:2\r\nSet-Cookie: a\r\nSet-Cookie: b \r\n"
+    assert head.headers == ((b"X-b", b"\xe9t\xe9"), (b"x-B", b"2"), (b"Set-Cookie", b"a"), (b"Set-Cookie", b"b"))
+    assert head.plain
+    assert head.forwarded() == head.block
+
+
+@pytest.mark.parametrize("line", [b"HTTP/1.1 200", b"HTTP/1.1 200 ", b"HTTP/1.0 200 OK"])
+def test_a_reason_may_be_missing_and_the_version_may_be_old(line):
+    assert parse(line).status == 200
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"HTTP/2 200 OK",
+        b"HTTP/1.2 200 OK",
+        b"http/1.1 200 OK",
+        b"HTTP/1.1  200 OK",
+        b"HTTP/1.1 099 OK",
+        b"HTTP/1.1 2000 OK",
+        b"HTTP/1.1 200\tOK",
+        b"HTTP/1.1 200 O\x00K",
+        b"HTTP/1.1 200 OK\nX: y",
+        b"ICY 200 OK",
+        b" HTTP/1.1 200 OK",
+        b"HTTP/1.1 200 OK\r\nX : y",
+        b"HTTP/1.1 200 OK\r\n X: y",
+        b"HTTP/1.1 200 OK\r\nX: y\r\n folded",
+        b"HTTP/1.1 200 OK\r\nX: y\nZ: w",
+        b"HTTP/1.1 200 OK\r\nX: y\rZ: w",
+        b"HTTP/1.1 200 OK\r\nX: \x00",
+        b"HTTP/1.1 200 OK\r\nX: \x7f",
+        b"HTTP/1.1 200 OK\r\nX\x80: y",
+        b"HTTP/1.1 200 OK\r\n: y",
+        b"HTTP/1.1 200 OK\r\nno colon",
+        b"HTTP/1.1 200 OK\r\nServer",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\ncontent-length: 2",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1, 1",
+        b"HTTP/1.1 200 OK\r\nContent-Length: +1",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -1",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 0x1",
+        b"HTTP/1.1 200 OK\r\nContent-Length:",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9999999999999999999",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 1",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: identity",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: xchunked",
+        b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked",
+    ],
+)
+def test_what_two_readers_could_read_differently_is_refused(head):
+    parse(b"HTTP/1.1 200 OK\r\nServer: x\r\nX: y")  # names seen before are still checked
+    with pytest.raises(BadAnswerError):
+        parse(head)
+
+
+@pytest.mark.parametrize(
+    ("fields", "close", "plain", "forwarded"),
+    [
+        (b"", False, True, b""),
+        (b"\r\nConnection: keep-alive", False, True, b""),
+        (b"\r\nX: 1\r\nKeep-Alive: timeout=5\r\nconnection: Keep-Alive", False, True, b"X: 1\r\n"),
+        (b"\r\nConnection: close\r\nX: 1", True, True, b"X: 1\r\n"),
+        (b"\r\nConnection: X, close\r\nX: 1", True, False, b"X: 1\r\n"),
+        (b"\r\nUpgrade: h2c\r\nConnection: upgrade", False, False, b"Upgrade: h2c\r\n"),
+        (b"\r\nDomicile-Answer: proxy", False, False, b"Domicile-Answer: proxy\r\n"),
+        (b"\r\nTransfer-Encoding: Chunked", False, True, b"Transfer-Encoding: Chunked\r\n"),
+    ],
+)
+def test_what_the_fields_say_about_the_connection(fields, close, plain, forwarded):
+    head = parse(b"HTTP/1.1 200 OK" + fields)
+    assert (head.close, head.plain, head.forwarded()) == (close, plain, forwarded)
+
+
+def test_an_old_version_closes_unless_it_says_otherwise():
+    assert parse(b"HTTP/1.0 200 OK").close
+    assert not parse(b"HTTP/1.0 200 OK\r\nConnection: Keep-Alive").close
+
+
+@pytest.mark.parametrize(
+    ("head", "method", "kind"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 5", "GET", Framing.LENGTH),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 5", "HEAD", Framing.NONE),
+        (b"HTTP/1.1 204 OK\r\nContent-Length: 5", "GET", Framing.NONE),
+        (b"HTTP/1.1 304 OK\r\nContent-Length: 5", "GET", Framing.NONE),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked", "GET", Framing.CHUNKED),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked", "HEAD", Framing.NONE),
+        (b"HTTP/1.1 200 OK", "GET", Framing.CLOSE),
+        (b"HTTP/1.1 101 Switching", "GET", Framing.TUNNEL),
+    ],
+)
+def test_how_the_end_of_a_body_is_known(head, method, kind):
+    assert framing(parse(head), method) is kind
+
+
+def test_trailers_are_fields():
+    assert parse_fields(b"") == ()
+    assert parse_fields(b"X-Sum: 1\r\nY: 2\r\n") == ((b"X-Sum", b"1"), (b"Y", b"2"))
+    with pytest.raises(BadAnswerError):
+        parse_fields(b"X Sum: 1\r\n")
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_or_refused(data):
+    try:
+        head = parse(b"HTTP/1.1 200 OK\r\nServer: x\r\n" + data.replace(b"\r\n\r\n", b""))
+    except BadAnswerError:
+        return
+    assert b"\r\n".join(b":".join(pair) for pair in head.headers).count(b"\n") == len(head.headers) - 1
+    assert all(name.isascii() and name.strip() == name != b"" for name, _ in head.headers)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"H",
+        b"HTTP/1.",
+        b"HTTP/1.1 200 OK",
+        b"HTTP/1.1 200 OK\r",
+        b"HTTP/1.1 200 OK\r\nX: y\r\nZ\r",
+        b"HTTP/1.1 200 OK\nX: y\n",
+    ],
+)
+def test_the_beginning_of_a_head_is_waited_for(data):
+    assert begun(data) is data
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"X",
+        b"\r\nHTTP/1.1 200 OK",
+        b"HTTP/2",
+        b"HTTP/1.1 200 OK\r\nX: y\n",
+        b"HTTP/1.1 200 OK\r\nno colon\r\nX",
+        b"HTTP/1.1 20 OK\r\n",
+        b"HTTP/1.1 200 OK\r\nX: \x00\r\n",
+        b"HTTP/1.1 200 OK\nX: y\r\n",
+        b"HTTP/1.1 200 OK\nX: y\rz\n\n",
+    ],
+)
+def test_what_can_never_become_a_head_is_refused_at_once(data):
+    with pytest.raises(BadAnswerError):
+        begun(data)
+
+
+def test_bare_line_ends_throughout_are_mended_and_the_body_is_left_alone():
+    assert with_line_ends(b"HTTP/1.1 200 OK\nX: y\n\na\nb\r\n") == b"HTTP/1.1 200 OK\r\nX: y\r\n\r\na\nb\r\n"
+    for data in (b"HTTP/1.1 200 OK\r\nX: y\r\n\r\na\n\nb", b"HTTP/1.1 200 OK\nX: y\n", b"\n\n"):
+        assert with_line_ends(data) is data

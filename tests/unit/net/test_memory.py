@@ -1,0 +1,55 @@
+import ctypes
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from proxy.net.memory import bound_arenas, release
+
+#: Fills many arenas from many threads, frees all, and tells what is still resident.
+PROGRAM = """
+import sys, threading, time
+from pathlib import Path
+from proxy.net.memory import bound_arenas, release
+def resident():
+    return int(Path("/proc/self/status").read_text().partition("VmRSS:")[2].split()[0]) >> 10
+if sys.argv[1] == "bounded":
+    assert bound_arenas()
+before, held = resident(), []
+def fill():
+    held.extend(bytearray(60_000) for _ in range(200))
+threads = [threading.Thread(target=fill) for _ in range(16)]
+for one in threads: one.start()
+for one in threads: one.join()
+keep = held[::40]
+held.clear()
+if sys.argv[1] == "bounded":
+    release()
+    time.sleep(1.0)
+print(resident() - before)
+"""
+
+
+def test_bounding_says_whether_there_was_an_allocator_to_bound():
+    assert bound_arenas() is hasattr(ctypes.CDLL(None), "mallopt")
+
+
+def test_what_large_work_freed_is_given_back():
+    found = {}
+    for kind in ("bounded", "as it is"):
+        ran = subprocess.run(
+            [sys.executable, "-c", PROGRAM, kind],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=Path(__file__).parents[3],
+        )
+        found[kind] = int(ran.stdout)
+    assert found["bounded"] <= max(60, found["as it is"] // 2), found
+
+
+def test_a_release_never_waits_for_the_one_before():
+    since = time.perf_counter()
+    for _ in range(100):
+        release()
+    assert time.perf_counter() - since < 1

@@ -1,0 +1,289 @@
+"""Requests out of bytes, however they are cut."""
+
+from itertools import pairwise
+
+import pytest
+from aiohttp.web_protocol import RequestPayloadError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.errors import Code
+from proxy.net.http1 import BadRequestError, Heads, RequestHead
+from proxy.net.request import BodyQueue
+from proxy.net.request_reader import RequestReader
+from tests.support.rawclient import chunked, get, post
+
+STREAM = (
+    b"\r\n\r\n"
+    + get("/1")
+    + post("/2", b"abc")
+    + chunked("/3", b"de", b"fgh", trailers=b"X: 1\r\nx: 2\r\n")
+    + b"\r\n"
+    + post("/4", b"")
+    + chunked("/5")
+    + get("/6", "Connection: close")
+)
+READ = [
+    (b"/1", b"", ()),
+    (b"/2", b"abc", ()),
+    (b"/3", b"defgh", ((b"X", b"1"), (b"x", b"2"))),
+    (b"/4", b"", ()),
+    (b"/5", b"", ()),
+    (b"/6", b"", ()),
+]
+
+
+class Flow:
+    def pause_reading(self) -> None:
+        raise AssertionError
+
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        raise AssertionError
+
+
+class Steered(Flow):
+    paused = False
+
+    def pause_reading(self) -> None:
+        self.paused = True
+
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        self.paused = False
+
+
+def reader(limits: Heads | None = None, flow: Flow | None = None) -> RequestReader:
+    return RequestReader(flow or Flow(), limits or Heads())
+
+
+def read(pieces: list[bytes]) -> list[tuple[bytes, bytes, tuple[tuple[bytes, bytes], ...]]]:
+    one = reader()
+    found: list[tuple[RequestHead, BodyQueue]] = []
+    for piece in pieces:
+        messages, upgraded, tail = one.feed_data(piece)
+        assert (upgraded, tail) == (False, b"")
+        for head, body in messages:
+            assert isinstance(head, RequestHead)
+            found.append((head, body))
+            one.message_consumed()
+    assert not one.midway
+    assert all(body.is_eof() for _, body in found)
+    return [(head.target, body.read_nowait(), body.trailers) for head, body in found]
+
+
+def test_requests_in_one_piece_and_in_single_bytes():
+    assert read([STREAM]) == READ
+    assert read([STREAM[at : at + 1] for at in range(len(STREAM))]) == READ
+
+
+@given(st.lists(st.integers(0, len(STREAM)), max_size=6))
+def test_requests_cut_anywhere(cuts):
+    places = [0, *sorted(cuts), len(STREAM)]
+    assert read([STREAM[a:b] for a, b in pairwise(places)]) == READ
+
+
+def test_what_is_no_request_ends_it_and_what_came_before_is_given():
+    one = reader()
+    messages, _, _ = one.feed_data(get("/1") + b"\x00" + get("/2"))
+    assert [type(head) for head, _ in messages] == [RequestHead, BadRequestError]
+    assert one.feed_data(get("/3")) == ([], False, b"")
+
+
+@pytest.mark.parametrize("piece", [1, 7, 100_000])
+def test_a_head_without_end_is_refused(piece):
+    one = reader(Heads(whole=1000), Steered())
+    data = get("/", *["X: y"] * 100, "Y: " + "z" * 2000)
+    found = [m for at in range(0, len(data), piece) for m in one.feed_data(data[at : at + piece])[0]]
+    assert len(found) == 1
+    assert isinstance(found[0][0], BadRequestError)
+
+
+def test_what_comes_behind_no_request_is_held_back_until_somebody_reads_it_away():
+    flow = Steered()
+    one = reader(flow=flow)
+    [(fault, rest)], _, _ = one.feed_data(b"no request\r\n\r\n")
+    assert isinstance(fault, BadRequestError)
+    assert not rest.is_eof()
+    while not flow.paused:
+        one.feed_data(b"x" * 50_000)
+    assert len(rest.read_nowait()) < 500_000
+    assert not flow.paused
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        b"zz\r\n",
+        b"3\nabc\n",
+        b"0\n\n",
+        b"0\r\nX: y\n\n",
+        b"3\r\nabcd\r\n",
+        b"3;x\ny\r\nabc\r\n",
+        b"0\r\nX : y\r\n\r\n",
+        b"0\r\nX: y\r\n z\r\n\r\n",
+    ],
+)
+async def test_a_body_that_breaks_its_framing_ends_it(rest):
+    one = reader()
+    messages, _, _ = one.feed_data(get("/", "Transfer-Encoding: chunked", method="POST") + b"2\r\nab\r\n")
+    body = messages[0][1]
+    assert one.midway
+    assert one.feed_data(rest + get("/2")) == ([], False, b"")
+    assert await body.readany() in (b"ab", b"ababc")
+    with pytest.raises(RequestPayloadError):
+        await body.readany()
+    assert one.feed_data(get("/3")) == ([], False, b"")
+
+
+async def test_trailers_without_end_are_refused():
+    one = reader(Heads(whole=1000))
+    messages, _, _ = one.feed_data(chunked("/", b"ab")[:-2])
+    one.feed_data(b"X: y\r\n" * 100)
+    assert await messages[0][1].readany() == b"ab"
+    with pytest.raises(RequestPayloadError):
+        await messages[0][1].readany()
+
+
+async def test_the_end_in_the_middle_of_a_body_is_no_end_of_the_request():
+    one = reader()
+    messages, _, _ = one.feed_data(post("/", b"abc")[:-1])
+    one.feed_eof()
+    assert await messages[0][1].readany() == b"ab"
+    with pytest.raises(RequestPayloadError):
+        await messages[0][1].readany()
+
+
+def test_only_so_many_requests_are_read_ahead():
+    one = reader()
+    stream = b"".join(get(f"/{number}") for number in range(100))
+    messages, _, _ = one.feed_data(stream[:1900])
+    found = len(messages)
+    assert found == 32
+    assert one.feed_data(stream[1900:]) == ([], False, b"")
+    targets = [head.target for head, _ in messages if isinstance(head, RequestHead)]
+    while found < 100:
+        one.message_consumed()
+        more, _, _ = one.feed_data(b"")
+        assert len(more) == 1
+        targets += [head.target for head, _ in more if isinstance(head, RequestHead)]
+        found += 1
+    assert targets == [b"/%d" % number for number in range(100)]
+
+
+def test_what_follows_an_upgrade_waits():
+    one = reader()
+    ask = post("/", b"ab", "Connection: upgrade", "Upgrade: x")
+    messages, upgraded, tail = one.feed_data(get("/1") + ask + b"\x00not http")
+    assert [len(messages), upgraded, tail] == [2, True, b"\x00not http"]
+    messages, upgraded, tail = one.feed_data(get("/2"))  # it was declined, and the server hands back what waited
+    assert [len(messages), upgraded, tail] == [1, False, b""]
+
+
+def outcome(pieces: list[bytes]) -> list[object]:
+    """What is read of some bytes, up to the first that is no request."""
+    one = reader()
+    messages = []
+    for piece in pieces:
+        found, _, _ = one.feed_data(piece)
+        messages += found
+        for _ in found:
+            one.message_consumed()
+    return [
+        (head.method, head.target, head.headers, body.is_eof() and (body.read_nowait(), body.trailers))
+        if isinstance(head, RequestHead)
+        else "no request"
+        for head, body in messages
+    ]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, len(STREAM) - 1), st.sampled_from(b"\r\n\x00 :;0Aa\xff")), max_size=4), st.data()
+)
+def test_any_bytes_are_read_in_the_same_way_or_refused_however_they_are_cut(changes, data):
+    mutated = bytearray(STREAM)
+    for place, byte in changes:
+        mutated[place] = byte
+    cuts = data.draw(st.lists(st.integers(0, len(mutated)), max_size=6))
+    places = [0, *sorted(cuts), len(mutated)]
+    assert outcome([bytes(mutated[a:b]) for a, b in pairwise(places)]) == outcome([bytes(mutated)])
+
+
+@given(st.binary(max_size=400))
+def test_any_bytes_are_read_or_refused(data):
+    assert outcome([data]) == outcome([data[at : at + 1] for at in range(len(data))])
+
+
+def test_empty_lines_cost_no_more_than_their_bytes():
+    """Taken off one by one, with a copy of the rest for each, a million of them would take minutes."""
+    one = reader()
+    assert one.feed_data(b"\r\n" * 1_000_000 + b"\r") == ([], False, b"")
+    messages, _, _ = one.feed_data(b"\n\r\n" + get("/1"))
+    assert [head.target for head, _ in messages if isinstance(head, RequestHead)] == [b"/1"]
+
+
+def heads(*requests: bytes) -> list[RequestHead]:
+    one = reader()
+    found = []
+    for request in requests:
+        ((head, body),) = one.feed_data(request)[0]
+        assert isinstance(head, RequestHead)
+        assert body.is_eof()
+        one.message_consumed()
+        found.append(head)
+    return found
+
+
+def test_a_head_that_is_the_same_to_the_byte_is_read_once():
+    first, again, other, back = heads(get("/a"), get("/a"), get("/b"), get("/a"))
+    assert again is first
+    assert (other.target, back.target) == (b"/b", b"/a")
+    assert back is not first  # only the last one is remembered
+
+
+def test_bodies_behind_equal_heads_are_their_own():
+    one = reader()
+    bodies = [message[1].read_nowait() for text in (b"abc", b"xyz") for message in one.feed_data(post("/2", text))[0]]
+    assert bodies == [b"abc", b"xyz"]
+
+
+@pytest.mark.parametrize(
+    "longer", [get("/a", "X: 1"), get("/a").replace(b"/a", b"/b"), get("/a").replace(b"GET", b"PUT")]
+)
+def test_a_head_that_differs_is_read(longer):
+    first, other = heads(get("/a"), longer)
+    assert other is not first
+    (alone,) = heads(longer)
+    assert (other.method, other.target, other.headers) == (alone.method, alone.target, alone.headers)
+
+
+def test_what_was_searched_for_is_not_remembered():
+    first, again = heads(get("/a?email=ann@x.example"), get("/a?email=ann@x.example"))
+    assert again is not first
+
+
+def test_a_long_head_is_not_remembered():
+    long = get("/a", "Cookie: " + "x" * 4096)
+    first, again = heads(long, long)
+    assert again is not first
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (get("/" + "a" * 17_000), Code.URI_TOO_LONG),
+        (get("/" + "a" * 100_000), Code.URI_TOO_LONG),
+        (get("/" + "a" * 17_000, "X: " + "a" * 100_000), Code.URI_TOO_LONG),
+        (get("/", "X: " + "a" * 17_000), Code.HEADER_TOO_LARGE),
+        (get("/", "X" * 17_000 + ": a"), Code.HEADER_TOO_LARGE),
+        (get("/", "X: " + "a" * 100_000), Code.HEADER_TOO_LARGE),
+        (get("/", *["X: y"] * 200), Code.HEADER_TOO_LARGE),
+        (get("/", *["X: " + "y" * 10_000] * 7), Code.HEADER_TOO_LARGE),
+        (b"\x16\x03" + b"a" * 17_000 + b"\r\n\r\n", Code.BAD_REQUEST),
+    ],
+)
+@pytest.mark.parametrize("piece", [1000, 1 << 20])
+def test_what_is_too_long_is_told_from_what_cannot_be_read_however_it_is_cut(data, code, piece):
+    one = reader()
+    found = [m for at in range(0, len(data), piece) for m in one.feed_data(data[at : at + piece])[0]]
+    [(fault, _)] = found
+    assert isinstance(fault, BadRequestError)
+    assert fault.code is code

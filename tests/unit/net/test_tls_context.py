@@ -1,0 +1,176 @@
+"""Which certificate is shown to whom, and what is asked of callers; over real handshakes in memory."""
+
+import ssl
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from proxy.errors import Code, VaultError
+from proxy.net.tls import Pair, Terms, context, read_certificate, untimely
+from tests.support.certificates import Authority
+from tests.support.certificates import Pair as Files
+from tests.support.secured import TLS_1_2, TLS_1_3, material_of, trusting
+
+
+@pytest.fixture
+def authority(tmp_path):
+    return Authority(tmp_path)
+
+
+def shaken(server: ssl.SSLContext, client: ssl.SSLContext, name: str | None):
+    """Both ends after a handshake in memory. Raises what the client meets."""
+    client.check_hostname = False
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    here = server.wrap_bio(to_server, to_client, server_side=True)
+    there = client.wrap_bio(to_client, to_server, server_hostname=name)
+    for _ in range(4):
+        for side in (there, here):
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                pass
+            except ssl.SSLError:
+                if side is there:
+                    raise
+    return here, there
+
+
+def shown(server: ssl.SSLContext, client: ssl.SSLContext, name: str | None) -> Any:
+    return shaken(server, client, name)[1].getpeercert()["subjectAltName"][0][1]
+
+
+@pytest.mark.parametrize("version", [TLS_1_2, TLS_1_3])
+def test_the_name_that_is_asked_for_decides_which_certificate_is_shown(authority, version):
+    pairs = authority.issue("vault.test", "api.vault.test"), authority.issue("*.test", file="wild")
+    server = context(material_of(*pairs), Terms(strict=True))
+    client = trusting(authority, version)
+    assert shown(server, client, "vault.test") == "vault.test"
+    assert shown(server, client, "API.vault.test") == "vault.test"
+    assert shown(server, client, "other.test") == "*.test"
+
+
+@pytest.mark.parametrize("name", ["example.com", "test", "a.b.test", "x.api.vault.test", "vault.test.example.com"])
+@pytest.mark.parametrize("version", [TLS_1_2, TLS_1_3])
+def test_a_foreign_name_is_refused_with_its_alert_where_names_are_required(authority, version, name):
+    server = context(
+        material_of(authority.issue("vault.test"), authority.issue("*.test", file="w")), Terms(strict=True)
+    )
+    with pytest.raises(ssl.SSLError, match=r"(?i)unrecognized_name|unrecognized name"):
+        shaken(server, trusting(authority, version), name)
+
+
+@pytest.mark.parametrize(
+    ("version", "alert"),
+    [(TLS_1_2, "handshake_failure|handshake failure"), (TLS_1_3, "missing_extension|missing extension")],
+)
+def test_no_name_is_refused_with_the_alert_that_the_version_has_for_it(authority, version, alert):
+    server = context(material_of(authority.issue("vault.test")), Terms(strict=True))
+    with pytest.raises(ssl.SSLError, match=rf"(?i){alert}"):
+        shaken(server, trusting(authority, version), None)
+
+
+def test_where_names_are_not_required_the_first_certificate_is_for_everybody_else(authority):
+    pairs = authority.issue("vault.test"), authority.issue("other.test")
+    server = context(material_of(*pairs), Terms(strict=False))
+    for name, expected in ((None, "vault.test"), ("example.com", "vault.test"), ("other.test", "other.test")):
+        assert shown(server, trusting(authority), name) == expected
+
+
+def test_old_versions_weak_ciphers_and_renegotiation_are_not_there(authority):
+    server = context(material_of(authority.issue("vault.test")), Terms(strict=True))
+    assert server.minimum_version is TLS_1_2
+    assert server.options & ssl.OP_NO_RENEGOTIATION
+    assert server.options & ssl.OP_NO_COMPRESSION
+    assert {one["protocol"] for one in server.get_ciphers()} == {"TLSv1.2", "TLSv1.3"}
+    assert all(one["aead"] for one in server.get_ciphers())
+    assert all("ECDHE" in one["name"] or one["protocol"] == "TLSv1.3" for one in server.get_ciphers())
+    client = trusting(authority, TLS_1_2)
+    client.set_ciphers("AES256-GCM-SHA384:ECDHE-ECDSA-AES256-SHA384")
+    with pytest.raises(ssl.SSLError, match=r"(?i)handshake.failure"):
+        shaken(server, client, "vault.test")
+
+
+def test_http_1_1_is_what_is_agreed_on(authority):
+    server = context(material_of(authority.issue("vault.test")), Terms(strict=True))
+    client = trusting(authority)
+    client.set_alpn_protocols(["h2", "http/1.1"])
+    assert shaken(server, client, "vault.test")[1].selected_alpn_protocol() == "http/1.1"
+
+
+@pytest.mark.parametrize("required", [True, False])
+def test_callers_show_a_certificate_of_the_authority_that_is_named(authority, tmp_path, required):
+    (tmp_path / "other").mkdir()
+    other = Authority(tmp_path / "other")
+    terms = Terms(strict=True, clients=authority.certificate, required=required)
+    server = context(material_of(authority.issue("vault.test"), clients=authority.certificate), terms)
+
+    def meets(own: Files | None) -> Any:
+        here, there = shaken(server, trusting(authority, TLS_1_2, own), "vault.test")
+        return there.version() and here.getpeercert()
+
+    assert meets(authority.issue("client.test"))["subjectAltName"] == (("DNS", "client.test"),)
+    with pytest.raises(ssl.SSLError, match=r"(?i)alert"):
+        meets(other.issue("client.test"))
+    with pytest.raises(ssl.SSLError, match=r"(?i)expired"):
+        meets(authority.issue("client.test", days=-1, file="expired"))
+    if required:
+        with pytest.raises(ssl.SSLError, match=r"(?i)handshake.failure"):
+            meets(None)
+    else:
+        assert not meets(None)
+
+
+# ------------------------------------------------ files that cannot be used
+
+
+def faults(*pairs: Pair, clients=None):
+    with pytest.raises(VaultError) as caught:
+        read_certificate(pairs, clients)
+    assert caught.value.code is Code.BAD_SETTINGS
+    return [(one.source, one.text) for one in caught.value.details]
+
+
+def test_each_file_that_cannot_be_used_is_named_with_what_to_do(authority, tmp_path):
+    good, other = authority.issue("vault.test"), authority.issue("other.test")
+    locked, empty, nameless = tmp_path / "locked.key", tmp_path / "empty.pem", authority.issue("127.0.0.1")
+    authority.lock(good, locked)
+    empty.write_text("nothing")
+    for pair, words in (
+        (Pair(tmp_path / "no.pem", None), "cannot be read (No such file or directory)"),
+        (Pair(good.certificate, tmp_path / "no.key"), "cannot be read (No such file or directory)"),
+        (Pair(empty, good.key), "holds no certificate"),
+        (Pair(good.certificate, empty), "no key stands in it"),
+        (Pair(good.certificate, None), "no key stands in it"),
+        (Pair(good.certificate, other.key), "does not belong to its key"),
+        (Pair(good.certificate, locked), "encrypted key"),
+        (Pair(nameless.certificate, nameless.key), "names no host"),
+    ):
+        ((source, text),) = faults(pair)
+        assert source == "listen.tls.certificate"
+        assert words in text
+    both = Pair(good.certificate, good.key), Pair(empty, None)
+    assert faults(*both)[0][0] == "listen.tls.certificate, item 2"
+    assert faults(both[0], clients=empty) == [("listen.tls.clients", f"{empty} holds no certificate in the PEM format")]
+
+
+def test_key_and_certificate_may_stand_in_one_file(authority, tmp_path):
+    pair = authority.issue("vault.test")
+    joined = tmp_path / "joined.pem"
+    joined.write_bytes(pair.key.read_bytes() + pair.certificate.read_bytes())
+    assert read_certificate([Pair(joined, None)]).names() == ("vault.test",)
+
+
+def test_a_certificate_that_is_never_shown_is_a_fault(authority):
+    one, two = authority.issue("vault.test", "b.test"), authority.issue("b.test")
+    ((source, text),) = faults(Pair(one.certificate, one.key), Pair(two.certificate, two.key))
+    assert source == "listen.tls.certificate, item 2"
+    assert "never shown" in text
+
+
+def test_certificates_outside_their_time_are_told(authority):
+    held = material_of(authority.issue("vault.test"), authority.issue("old.test", days=-1))
+    (fault,) = untimely(held, datetime.now(UTC))
+    assert fault.source == "listen.tls.certificate, item 2"
+    assert "ended at" in fault.text
+    assert "begins at" in untimely(held, datetime.now(UTC) - timedelta(days=20))[0].text

@@ -1,0 +1,74 @@
+from proxy.redactor.load import language
+from proxy.redactor.load.forms import Block, KeywordForm
+from proxy.redactor.load.language import blocks
+from proxy.redactor.rules import Absent, BodyLimits, Empty, Nulls, OnError, OtherKinds, OwnToken, Unmatched
+from proxy.tokenization import FIELD_KINDS, PERSISTENT, SHAPES, SYNONYMS
+
+
+def choices(block: Block, key: str) -> list[str]:
+    form = next(known.form for known in block.keys if known.name == key)
+    assert isinstance(form, KeywordForm)
+    return list(form.choices)
+
+
+def test_blocks_come_once_each_from_the_outside_in():
+    names = [block.name for block in blocks()]
+    assert names[0] == "rule file"
+    assert len(names) == len(set(names))
+    assert {
+        "endpoint",
+        "limits",
+        "entity",
+        "field",
+        "token",
+        "operation",
+        "request",
+        "response",
+        "parameter",
+        "on_error",
+        "test",
+    } <= set(names)
+
+
+def test_no_key_is_both_supported_and_not_supported_yet():
+    for block in blocks():
+        assert not {key.name for key in block.keys} & set(block.later)
+
+
+def test_words_are_those_of_the_compiled_rules():
+    assert choices(language.ENDPOINT, "unmatched") == [str(word) for word in Unmatched]
+    for key, words in (
+        ("absent", Absent),
+        ("nulls", Nulls),
+        ("empty", Empty),
+        ("own_token", OwnToken),
+        ("other_kinds", OtherKinds),
+    ):
+        assert sorted(choices(language.REQUEST, key)) == sorted(str(word) for word in words)
+    assert choices(language.FIELD_BLOCK, "kind") == list(FIELD_KINDS)
+
+
+def test_keys_of_limits_and_errors_are_those_of_the_compiled_rules():
+    assert [key.name for key in language.LIMITS_BLOCK.keys] == list(BodyLimits.__slots__)
+    errors = {key.name for key in language.ON_ERROR.keys} - {"vault_down"}
+    assert errors == {name for name in OnError.__slots__ if not name.startswith("vault_down")}
+
+
+def test_stated_defaults_are_the_real_ones():
+    stated = {
+        key.name: key.default
+        for key in (*language.LIMITS_BLOCK.keys, *language.ON_ERROR.keys, *language.VAULT_DOWN.keys)
+    }
+    assert stated["body"] == f"{BodyLimits().body // 2**20}MiB"
+    assert stated["inflated"] == f"{BodyLimits().inflated // 2**20}MiB"
+    for name in ("json_depth", "form_fields"):
+        assert stated[name] == str(getattr(BodyLimits(), name))
+    for name in ("unreadable_body", "ambiguous_json", "too_large", "field_absent", "unknown_token", "upstream_not_2xx"):
+        assert stated[name] == str(getattr(OnError(), name))
+    assert (stated["write"], stated["read"]) == (str(OnError().vault_down_write), OnError().vault_down_read)
+
+
+def test_every_shape_and_every_option_may_be_written():
+    assert choices(language.TOKEN, "shape") == [*SHAPES, *SYNONYMS, *PERSISTENT]
+    options = {key.name for key in language.TOKEN.keys} - {"shape", "else"}
+    assert options == {option for parser in SHAPES.values() for option in parser.options}

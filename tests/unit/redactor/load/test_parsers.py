@@ -1,0 +1,123 @@
+import pytest
+
+from proxy.redactor.load import parsers
+from proxy.redactor.rules import IdPlace, IdSource
+
+
+def test_match_is_methods_and_a_template():
+    matched = parsers.parse_match("PUT|PATCH  /contacts/{id}")
+    assert matched.label == "PUT|PATCH /contacts/{id}"
+    assert matched.methods == ("PUT", "PATCH")
+    assert matched.template.names == ("id",)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("GET", "METHOD and path"),
+        ("GET|", "METHOD and path"),
+        ("/a", "METHOD and path"),
+        ("GET a", "begins with"),
+        ("FETCH /a", "not an HTTP method"),
+        ("ZZZ /a", "write GET, POST"),
+        ("get /a", "capitals"),
+    ],
+)
+def test_what_is_no_match_is_refused(text, words):
+    with pytest.raises(ValueError, match=words):
+        parsers.parse_match(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("path id", IdPlace(IdSource.PATH, "id")),
+        ("path {id}", IdPlace(IdSource.PATH, "id")),
+        ("query contact[id]", IdPlace(IdSource.QUERY, "contact[id]")),
+        ("form contact id", IdPlace(IdSource.FORM, "contact id")),
+        ("$.data.id", IdPlace(IdSource.BODY, path=("data", "id"))),
+        ("header Location /c/{id}", IdPlace(IdSource.HEADER, "location", template="/c/{id}")),
+        ("header Location /c/{nr}/edit/", IdPlace(IdSource.HEADER, "location", template="/c/{nr}/edit/")),
+        ("header X-Id {id}", IdPlace(IdSource.HEADER, "x-id", template="{id}")),
+    ],
+)
+def test_ids_stand_in_path_query_form_header_or_body(text, place):
+    assert parsers.parse_id(text) == place
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("id", "path NAME"),
+        ("path", "path NAME"),
+        ("path a b", "write path a"),
+        ("header Location", "write header"),
+        ("header Loc:ation /c/{id}", "write header"),
+        ("header Location /c", "one placeholder"),
+        ("header Location /c/{a}/{b}", "one placeholder"),
+        ("header Location /c/{id*}", "one placeholder"),
+        ("$.url /c/{id}", "not supported yet"),
+        ("$.a[?(@.b)]", "not supported"),
+        ("$.a b", "not supported"),
+    ],
+)
+def test_what_is_no_place_of_an_id_is_refused(text, words):
+    with pytest.raises(ValueError, match=words):
+        parsers.parse_id(text)
+
+
+@pytest.mark.parametrize("text", ["http://a", "https://a.example:8443", "http://127.0.0.1:80", "http://[::1]:3000"])
+def test_an_upstream_is_scheme_host_and_port(text):
+    assert parsers.parse_upstream(text) == text
+    assert parsers.parse_upstream(text + "/") == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a:80",
+        "ftp://a",
+        "http://",
+        "http://a:0",
+        "http://a:99999",
+        "http://a:x",
+        "http://[::1",
+        "http://a/b",
+        "http://a?b",
+        "http://a#b",
+        "http://s3cret@a",
+        "http://:s3cret@a",
+    ],
+)
+def test_what_is_no_upstream_is_refused_without_repeating_it(text):
+    with pytest.raises(ValueError, match="http://host:port") as caught:
+        parsers.parse_upstream(text)
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "host"), [("A.example.", "a.example"), ("a_b", "a_b"), ("127.0.0.1", "127.0.0.1"), ("[::1]", "[::1]")]
+)
+def test_a_host_is_a_name_in_lower_case(text, host):
+    assert parsers.parse_host(text) == host
+
+
+@pytest.mark.parametrize("text", ["a:80", "http://a", "a/b", "*.a", "å.example", "a b", ""])
+def test_what_is_no_host_is_refused(text):
+    with pytest.raises(ValueError, match=r"host|whole"):
+        parsers.parse_host(text)
+
+
+def test_a_prefix_is_a_plain_path_without_final_slash():
+    assert parsers.parse_prefix("/crm/") == "/crm"
+    assert parsers.parse_prefix("/a//b") == "/a/b"
+    for text in ("/", "/{x}", "crm"):
+        with pytest.raises(ValueError, match=r"prefix|begins"):
+            parsers.parse_prefix(text)
+
+
+def test_a_selector_begins_at_the_root():
+    assert parsers.parse_selector("$.a['b c']") == ("a", "b c")
+    for text, words in (("a", r"write \$\.a"), ("a.b", "begins with"), ("@.a", "begins with")):
+        with pytest.raises(ValueError, match=words):
+            parsers.parse_selector(text)

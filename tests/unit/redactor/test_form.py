@@ -1,0 +1,158 @@
+import pytest
+
+from proxy.errors import Code, VaultError
+from proxy.redactor import form
+from proxy.redactor.form import Member, form_members, read_form_value, write_form_value
+from proxy.redactor.restore import splice
+
+
+def refusal(body: bytes, *declared: str, limit: int = 100) -> VaultError:
+    with pytest.raises(VaultError) as caught:
+        form_members(body, limit, declared)
+    return caught.value
+
+
+def test_members_come_in_order_with_the_spans_of_their_values():
+    body = b"a=1&&b=&c&=x&a=2+3%20&%C3%A9%5B%5D=y=z&"
+    found = form_members(body, 100)
+    assert found == [
+        Member("a", 2, 3),
+        Member("b", 7, 7),
+        Member("c", 9, 9, bare=True),
+        Member("", 11, 12),
+        Member("a", 15, 21),
+        Member("é[]", 35, 38),
+    ]
+    assert [read_form_value(body[member.start : member.end]) for member in found] == ["1", "", "", "x", "2 3 ", "y=z"]
+
+
+def test_an_edit_gives_a_member_without_a_value_its_equals_sign():
+    body = b"a&b=&c=1"
+    assert splice(body, [member.edit("x y") for member in form_members(body, 9)]) == b"a=x+y&b=x+y&c=x+y"
+
+
+def test_an_empty_form_has_no_members():
+    assert form_members(b"", 0) == []
+    assert form_members(b"&", 2, ("a",)) == []
+
+
+def test_more_members_than_allowed_are_too_large():
+    assert len(form_members(b"a=1&b=2", 2)) == 2
+    assert refusal(b"a=1&b=2&c=3", limit=2).code is Code.TOO_LARGE
+
+
+def test_a_declared_name_may_repeat_and_be_encoded():
+    body = b"email=a&%65mail=b&email%5B%5D=c&other=d"
+    assert [member.name for member in form_members(body, 9, ("email", "email[]"))] == [
+        "email",
+        "email",
+        "email[]",
+        "other",
+    ]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(b"email[]", b"email%5B0%5D", b"EMAIL[a][b]", b"user[email][]", b"x;email[]", b"[email]"),
+        *(
+            b"email.first",
+            b"user.email",
+            b"User.Email.x",
+            b"user/email",
+            b"/user/email",
+            b"user->email",
+            b"user.email[]",
+        ),
+    ],
+)
+def test_a_name_nested_in_a_declared_one_is_ambiguous(name):
+    assert refusal(b"x=1&" + name + b"=a", "email", "user[email]").code is Code.AMBIGUOUS_JSON
+    assert form_members(b"user[name]=a&user[]=b&[phone]=c&user.name=d&x.email=e&user=f", 9, ("email", "user[email]"))
+
+
+def test_a_name_of_many_brackets_costs_little():
+    for sign in (b"[", b".", b"[]", b"]["):
+        assert len(form_members(b"a" + sign * 500_000 + b"=a", 9, ("email", "user[*]"))) == 1
+
+
+@pytest.mark.parametrize(
+    "name",
+    [b"Email", b"EMAIL", b"ema%C4%B1l", b"+email", b"email+", b"%09email", b"email%00x", b"%u0065mail", b"em%u0061il"],
+)
+def test_a_name_that_only_some_applications_take_for_a_declared_one_is_ambiguous(name):
+    assert refusal(b"x=1&" + name + b"=a", "email", "phone").code is Code.AMBIGUOUS_JSON
+    assert form_members(name + b"=a", 9, ("phone",))
+
+
+@pytest.mark.parametrize("name", [b"user.email", b"user+email", b"User_Email"])
+def test_php_takes_dots_and_spaces_for_underscores(name):
+    assert refusal(name + b"=a", "user_email").code is Code.AMBIGUOUS_JSON
+
+
+def test_patterns_are_declared_names_too():
+    assert [member.name for member in form_members(b"email_2=a&emails=b", 9, ("email_*",))] == ["email_2", "emails"]
+    assert refusal(b"Email_2=a", "email_*").code is Code.AMBIGUOUS_JSON
+    assert form_members(b"filter[0][email]=a", 9, ("filter[*][email]",))
+
+
+def test_a_declared_name_behind_a_semicolon_is_ambiguous():
+    assert refusal(b"x=1;email=a", "email").code is Code.AMBIGUOUS_JSON
+    assert refusal(b"x=1;Email=a", "email").code is Code.AMBIGUOUS_JSON
+    assert refusal(b"x=1;em%FFail=a&y", "email").code is Code.AMBIGUOUS_JSON
+    assert [member.name for member in form_members(b"x=1;y=2&email=a;b", 9, ("email",))] == ["x", "email"]
+
+
+def test_a_name_that_is_not_utf8_is_unreadable_where_names_are_declared():
+    assert refusal(b"em%FFail=a", "email").code is Code.UNREADABLE_BODY
+    assert refusal(b"x=1&\xe9=a", "email").code is Code.UNREADABLE_BODY
+    assert [member.name for member in form_members(b"em%FFail=a", 9)] == ["email"]
+
+
+def test_a_broken_percent_in_a_name_stays_as_it_is():
+    assert [member.name for member in form_members(b"100%=a&%zz=b&%4=c", 9, ("email",))] == ["100%", "%zz", "%4"]
+
+
+def test_a_form_in_another_charset_is_unreadable_where_names_are_declared():
+    assert refusal(b"email=a&_charset_=ISO-8859-1", "email").code is Code.UNREADABLE_BODY
+    for charset in (b"", b"=", b"=UTF-8"):
+        assert len(form_members(b"email=a&_charset_" + charset, 9, ("email",))) == 2
+
+
+@pytest.mark.parametrize("raw", [b"100%", b"%zz", b"%4", b"%FF", b"\xe9", b"%ED%A0%80", b"%C3"])
+def test_a_value_that_is_no_percent_encoded_utf8_is_unreadable_when_it_is_read(raw):
+    body = b"x=" + raw + b"&email=a"
+    assert len(form_members(body, 9, ("email",))) == 2
+    with pytest.raises(VaultError) as caught:
+        read_form_value(memoryview(raw))
+    assert caught.value.code is Code.UNREADABLE_BODY
+
+
+def test_a_value_is_written_as_browsers_write_it():
+    assert write_form_value("a b+c&d=é*-._/\n") == b"a+b%2Bc%26d%3D%C3%A9*-._%2F%0A"
+    with pytest.raises(VaultError) as caught:
+        write_form_value("Quentin\ud800")
+    assert caught.value.code is Code.VALUE_UNFIT
+    assert caught.value.__context__ is None
+
+
+def test_stars_stand_for_any_characters():
+    assert form.pattern_matches("email_*", "email_")
+    assert form.pattern_matches("filter[*][email]", "filter[3][email]")
+    assert not form.pattern_matches("email", "email2")
+
+
+def test_harmless_names_are_remembered_within_bounds(monkeypatch):
+    monkeypatch.setattr(form, "_KNOWN", 3)
+    watch = form._Watch(("email",))
+    for name in ("a", "b", "c", "d", "x" * 100):
+        assert not watch.doubtful(name)
+    assert watch._harmless == {"d"}
+    assert watch.doubtful("Email")
+
+
+@pytest.mark.parametrize("name", [b"first[name", b"first%5Bname", b"First[name", b" first%5bname"])
+def test_a_bracket_that_nothing_closes_is_an_underscore_to_php(name):
+    with pytest.raises(VaultError) as caught:
+        form_members(name + b"=Ann", 9, ("first_name",))
+    assert caught.value.code is Code.AMBIGUOUS_JSON

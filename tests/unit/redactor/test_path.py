@@ -1,0 +1,149 @@
+import pytest
+
+from proxy.errors import Code, VaultError
+from proxy.redactor.path import is_plain, looser, path_segments, readings, split_target
+
+
+@pytest.mark.parametrize(
+    ("target", "parts"),
+    [
+        (b"/a/b?c=d", (b"/a/b", b"c=d", None)),
+        (b"/a?", (b"/a", b"", None)),
+        (b"/a#f?x", (b"/a", b"x", None)),
+        (b"/a?x#f", (b"/a", b"x", None)),
+        (b"http://Host:80/a?b", (b"/a", b"b", b"Host:80")),
+        (b"HTTPS://user@host", (b"/", b"", b"host")),
+        (b"http://host?x=1", (b"/?x=1".partition(b"?")[0], b"x=1", b"host")),
+        (b"*", (b"/", b"", None)),
+        (b"a/b", (b"/a/b", b"", None)),
+    ],
+)
+def test_a_target_comes_apart(target, parts):
+    assert tuple(split_target(target)) == parts
+
+
+@pytest.mark.parametrize("path", [b"/a", b"/a/b.c/d-e_f~", b"/a..b", "/å".encode()])
+def test_plain_paths_are_known_as_such(path):
+    assert is_plain(path)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        b"/",
+        b"/a/",
+        b"//a",
+        b"/a//b",
+        b"/./a",
+        b"/a/..",
+        b"/a%20",
+        b"/a;b",
+        b"/a\\b",
+        b"/a#b",
+        b"/a\xff",
+        b"/\xed\xa0\x80",
+        b"a",
+        b"",
+        b"/.well-known",
+    ],
+)
+def test_unusual_paths_are_known_as_such(path):
+    assert not is_plain(path)
+
+
+@pytest.mark.parametrize(
+    ("path", "reading"),
+    [
+        (b"/a/./b", b"a/b"),
+        (b"/x/../a/b", b"a/b"),
+        (b"/../a/b", b"a/b"),
+        (b"//a///b", b"a/b"),
+        (b"/a/b/", b"a/b"),
+        (b"/a;x=1/b;y", b"a/b"),
+        (b"/%61/b", b"a/b"),
+        (b"/%2561/b", b"a/b"),
+        (b"/a%2fb", b"a/b"),
+        (b"/a%252Fb", b"a/b"),
+        (b"/a\\b", b"a/b"),
+        (b"/a%5Cb", b"a/b"),
+        (b"/x/%2e%2E/a/b", b"a/b"),
+        (b"/x/%252e%252e/a/b", b"a/b"),
+        (b"/x/..;/a/b", b"a/b"),
+        (b"/x/..%3b/a/b", b"a/b"),
+        (b"/x/..\\a/b", b"a/b"),
+        (b"/x//../a/b", b"a/b"),
+        (b"/y/x//../../a/b", b"a/b"),
+        (b"/a;%2f..%2fz/b", b"a/b"),
+        (b"/a/b;jsessionid=1?", b"a/b;jsessionid=1?"),
+        (b"/x%2fy/%2e%2e/a/b", b"a/b"),
+        (b"/%u0061/b", b"a/b"),
+        (b"/a%FF/b", b"a/b"),
+        (b"/%fea/b", b"a/b"),
+        (b"/a\xff/b", b"a/b"),
+        (b"/a%ED%A0%80/b", b"a/b"),
+        (b"/%ED%A0%BD%ED%B8%80a/b", b"a/b"),
+        (b"/a%25FF/b", b"a/b"),
+        (b"/%FF/a/b", b"a/b"),
+        (b"/x/.%FF./a/b", b"a/b"),
+        (b"/%2\xff561/b", b"a/b"),
+        (b"/%C1%A1/b", b"a/b"),
+        (b"/%E0%81%A1/b", b"a/b"),
+        (b"/x/..%C0%AFa/b", b"a/b"),
+        (b"/a%FF/b", b"a\xef\xbf\xbd/b"),
+        (b"/\xe5/b", "å/b".encode()),
+    ],
+)
+def test_each_usual_reading_is_among_them(path, reading):
+    assert tuple(reading.split(b"/")) in readings(path)
+
+
+def test_the_standard_reading_comes_first():
+    assert readings(b"/x/../a/%2561;v=1/b%2Fc/")[0] == (b"a", b"%61;v=1", b"b/c")
+    assert readings(b"/a%20b")[0] == (b"a b",)
+    assert readings(b"/")[0] == ()
+
+
+def test_a_harmless_escape_has_two_readings():
+    assert readings(b"/a%20b/c") == ((b"a b", b"c"), (b"a%20b", b"c"))
+
+
+def test_text_beyond_ascii_has_no_reading_of_its_own():
+    path = "/år/köp".encode()
+    assert readings(b"/%C3%A5r/k%C3%B6p") == ((b"\xc3\xa5r", b"k\xc3\xb6p"), (b"%C3%A5r", b"k%C3%B6p"))
+    assert readings(path) == ((b"\xc3\xa5r", b"k\xc3\xb6p"),) * 2
+
+
+def test_a_path_made_of_tricks_is_refused_instead_of_followed():
+    with pytest.raises(VaultError) as caught:
+        readings(
+            b"/..%252e%252e..//;%2e%5ca%253b;%2f%5c\\a.%2f/a/../%253b/%252e%2e//a%5c%5c.\\/../%252e%253b%3b%3b///../"
+            * 2
+        )
+    assert caught.value.code is Code.BAD_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("path", "read"),
+    [
+        (b"a/b", []),
+        (b"a.b/c", []),
+        (b"a/b.json", [b"a/b"]),
+        (b"a/b.tar.gz", [b"a/b.tar"]),
+        (b"a./b. .", [b"a/b"]),
+        (b"a/ b.json.", [b"a/b.json", b"a/b"]),
+        (b"a/.json", [b"a"]),
+        (b"a/...", [b"a"]),
+        (b"a/b.c d", []),
+        (b".", [b""]),
+        (b"a/b?", [b"a/b"]),
+        (b"a/b#c.json", [b"a/b", b"a/b#c"]),
+        (b"a/?b", [b"a"]),
+        (b"a?b/c", []),
+    ],
+)
+def test_applications_that_see_less_in_a_path(path, read):
+    assert [b"/".join(reading) for reading in looser(tuple(path.split(b"/")))] == read
+
+
+def test_segments_leave_out_what_is_empty():
+    assert path_segments(b"//a//b/") == (b"a", b"b")

@@ -1,0 +1,85 @@
+import sqlite3
+from collections.abc import Iterator
+
+import pytest
+
+from proxy.storage.query import (
+    MATCH_ALL,
+    AggregateFunction,
+    AggregateGroup,
+    AggregateMetric,
+    Any,
+    Compare,
+    Compared,
+    Grouping,
+)
+from proxy.storage.sqlite import aggregate as sqlite_groups
+from proxy.storage.sqlite import plan as sqlite_plan
+from proxy.storage.sqlite.aggregate import sqlite_aggregate
+from proxy.storage.sqlite.statements import Statements
+from proxy.storage.sqlite.where import add_functions
+from tests.support.groups import connect
+from tests.support.rows import LAYOUT, TABLE, live
+
+SQL = Statements(LAYOUT)
+COUNT, SUM = AggregateMetric(AggregateFunction.COUNT), AggregateMetric(AggregateFunction.SUM, "visits")
+LEAST, MOST = AggregateMetric(AggregateFunction.MIN, "visits"), AggregateMetric(AggregateFunction.MAX, "visits")
+
+
+@pytest.fixture
+def connection() -> Iterator[sqlite3.Connection]:
+    """20 rows in 10 cities, visits 1 to 20."""
+    connection = add_functions(connect())
+    for rid in range(1, 21):
+        row = live(rid, rid)._replace(cells=(None, f"c{rid % 10}", rid, None))
+        connection.execute(SQL.insert, SQL.stored(row))
+    connection.execute("UPDATE tables SET rows = 20")
+    yield connection
+    connection.close()
+
+
+def test_groups_come_with_their_figures_page_by_page(connection: sqlite3.Connection) -> None:
+    query = Grouping(MATCH_ALL, 0, ("city",), (COUNT, SUM), 2, ("c4",))
+    assert sqlite_aggregate(connection, SQL, query) == [
+        AggregateGroup(("c5",), (2, 20), 5),
+        AggregateGroup(("c6",), (2, 22), 6),
+    ]
+    assert sqlite_aggregate(connection, SQL, query._replace(after=("c9",))) == []
+
+
+def test_without_keys_there_is_one_group(connection: sqlite3.Connection) -> None:
+    query = Grouping(MATCH_ALL, 0, (), (COUNT, SUM, LEAST, MOST), 5)
+    assert sqlite_aggregate(connection, SQL, query) == [AggregateGroup((), (20, 210, 1, 20), 1)]
+    assert sqlite_aggregate(connection, SQL, query._replace(where=Any(()))) == [
+        AggregateGroup((), (0, 0, None, None), 0)
+    ]
+    assert sqlite_aggregate(connection, SQL, query._replace(after=())) == []
+
+
+def test_many_rows_are_taken_in_parts_and_added_up(
+    connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = Grouping(Compared("visits", Compare.GT, 1), 0, ("city",), (COUNT, SUM, LEAST, MOST), 3)
+    whole = sqlite_aggregate(connection, SQL, query)
+    for name, value in (("PART", 3), ("SCATTERED", 0)):
+        monkeypatch.setattr(sqlite_groups, name, value)
+    monkeypatch.setattr(sqlite_plan, "NARROW_ROWS", 0)
+    ran: list[str] = []
+    connection.set_trace_callback(ran.append)
+    assert sqlite_aggregate(connection, SQL, query) == whole
+    connection.set_trace_callback(None)
+    assert sum("GROUP BY" in text for text in ran) == 7
+
+
+def test_an_index_that_has_everything_is_walked(
+    connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_plan, "NARROW_ROWS", 0)
+    ran: list[str] = []
+    connection.set_trace_callback(ran.append)
+    sqlite_aggregate(connection, SQL, Grouping(MATCH_ALL, 0, ("city",), (COUNT,), 3))
+    connection.set_trace_callback(None)
+    (text,) = [text for text in ran if "GROUP BY" in text]
+    plan = " ".join(line[3] for line in connection.execute(f"EXPLAIN QUERY PLAN {text}"))
+    assert f"USING COVERING INDEX ix_{TABLE}.city" in plan
+    assert "TEMP B-TREE" not in plan

@@ -1,0 +1,94 @@
+from proxy.clock import ManualClock
+from proxy.objectstore.base import SHARDS
+from proxy.storage.changes import Remove
+from proxy.vault.attachments.sweep import SWEEP_GRACE, ObjectSweep, named_objects
+from proxy.vault.collection import TableSpec
+from proxy.vault.schema_store import wake
+from tests.support.attached import Files, as_object, in_pieces, make_files
+from tests.support.contacts import CONTACT
+
+
+def sweep(files: Files) -> ObjectSweep:
+    return ObjectSweep(files.contents, files.contacts.store, lambda: ("test",), files.contacts.clock)
+
+
+async def put(files: Files, name: str) -> None:
+    await files.objects.put(name, as_object(b"x"))
+
+
+def old(files: Files) -> None:
+    """Let every object be older than the grace."""
+    files.contacts.clock.now = max(at for _, at in files.objects.objects.values()) + SWEEP_GRACE + 1  # type: ignore[attr-defined]  # the reference's
+
+
+async def test_an_object_without_a_row_goes_when_it_is_old_and_nothing_else_does():
+    files = await make_files()
+    made = await files.add(b"x")
+    shard = made.file_id[:2]
+    orphan = shard + "0" * 46
+    await put(files, orphan)
+    sweeper = sweep(files)
+    files.contacts.clock.now = max(at for _, at in files.objects.objects.values()) + SWEEP_GRACE  # type: ignore[attr-defined]  # the reference's
+    assert await sweeper.orphans(shard) == 0, "it is not old enough"
+    old(files)
+    other = SHARDS[(SHARDS.index(shard) + 1) % 256]
+    assert await sweeper.orphans(other) == 0
+    assert await sweeper.orphans(shard) == 1
+    assert await files.read(made.file_id) == b"x"
+    assert len(await files.names()) == 1
+
+
+async def test_an_upload_under_way_is_no_orphan_however_old():
+    files = await make_files()
+
+    async with files.contents.kept(b"\xab" + bytes(15), b"", in_pieces(b"x")):
+        old(files)
+        assert await sweep(files).orphans("ab") == 0
+    assert await sweep(files).orphans("ab") == 1
+
+
+async def test_rounds_come_to_every_shard_and_begin_late():
+    files = await make_files()
+    orphans = [shard + "0" * 46 for shard in ("00", "7f", "ff")]
+    for name in orphans:
+        await put(files, name)
+    old(files)
+    sweeper = sweep(files)
+    assert sum([await sweeper.round() for _ in SHARDS]) == 0, "somebody who took the wrong database has time to notice"
+    files.contacts.clock.advance(SWEEP_GRACE)
+    assert sum([await sweeper.round() for _ in SHARDS]) == 3
+    assert await files.names() == []
+
+
+async def test_files_of_a_schema_that_nobody_declares_any_more_are_named():
+    files = await make_files()
+    made = await files.add(b"x")
+    store = files.contacts.store
+    await wake(store, "test")
+    assert len(await named_objects(store, "test", made.file_id[:2])) == 1
+    old(files)
+    assert await sweep(files).orphans(made.file_id[:2]) == 0
+    await files.contacts.vault.collection(TableSpec(CONTACT, {}, None, addressed=False))
+    assert await files.read(made.file_id) == b"x"
+
+
+async def test_the_pages_of_many_files_are_all_read(monkeypatch):
+    monkeypatch.setattr("proxy.vault.attachments.sweep._PAGE", 3)
+    files = await make_files()
+    ids = [(await files.add(b"x", str(number))).file_id for number in range(40)]
+    found = [name for shard in SHARDS for name in await named_objects(files.contacts.store, "test", shard)]
+    assert sorted(found) == await files.names()
+    assert sorted(name[:32] for name in found) == sorted(text.replace("-", "") for text in ids)
+
+
+async def test_doomed_objects_go_in_batches(monkeypatch):
+    monkeypatch.setattr("proxy.vault.attachments.sweep._BATCH", 3)
+    files = await make_files()
+    for number in range(10):
+        await files.add(b"x", str(number))
+    row = await files.contacts.row("a")
+    assert row is not None
+    await files.contacts.store.commit(files.contacts.records.collection.table, [Remove(row.rid)])
+    assert await ObjectSweep(files.contents, files.contacts.store, lambda: ("test",), ManualClock()).round() == 10
+    assert await files.names() == []
+    assert await files.contacts.store.doomed(10) == []

@@ -1,0 +1,67 @@
+import asyncio
+
+import pytest
+
+from proxy import offload
+from proxy.storage.rows import RowState
+from proxy.vault.proxied.binding import StagedWrite, bind, is_large, overtake
+from proxy.vault.proxied.staging import stage_creates
+from tests.support.vaults import Bench, draft, make_bench
+
+COUNT = 40
+
+
+async def staged(bench: Bench) -> list[tuple[StagedWrite, str]]:
+    drafts = [draft(name=f"Ann {number}", phone=f"+46 70 123 45 {number:02}") for number in range(COUNT)]
+    held = await stage_creates(bench.people, drafts, [None] * COUNT)
+    return [(one, str(number)) for number, one in enumerate(held)]
+
+
+async def states(bench: Bench, pairs) -> dict[str, RowState]:
+    rows = await bench.store.rows(bench.people.table, [held.rid for held, _ in pairs])
+    return {key: rows[held.rid].state for held, key in pairs}
+
+
+async def test_many_records_get_their_names_at_once(monkeypatch):
+    monkeypatch.setattr(offload, "SLICE", 0.0)
+    bench = await make_bench()
+    pairs = await staged(bench)
+
+    await bind(bench.people, pairs)
+
+    assert set((await states(bench, pairs)).values()) == {RowState.LIVE}
+    assert set(await bench.people.by_key([key for _, key in pairs])) == {key for _, key in pairs}
+    assert not bench.people.state.in_flight
+    assert not any(is_large(held) for held, _ in pairs)
+
+
+@pytest.mark.parametrize("key", ["0", str(COUNT - 1)])
+async def test_a_delete_that_comes_while_names_are_sealed_is_not_overlooked(monkeypatch, key):
+    monkeypatch.setattr(offload, "SLICE", 0.0)
+    bench = await make_bench()
+    pairs = await staged(bench)
+    binding = asyncio.ensure_future(bind(bench.people, pairs))
+    for _ in range(6):
+        await asyncio.sleep(0)
+    assert not binding.done()
+
+    overtake(bench.people, [key])
+    await binding
+
+    found = await states(bench, pairs)
+    assert found.pop(key) is RowState.PENDING
+    assert set(found.values()) == {RowState.LIVE}
+    assert bench.events["in_doubt"] == 1
+
+
+async def test_a_binding_that_is_cancelled_before_its_commit_gives_no_names(monkeypatch):
+    monkeypatch.setattr(offload, "SLICE", 0.0)
+    bench = await make_bench()
+    pairs = await staged(bench)
+    binding = asyncio.ensure_future(bind(bench.people, pairs))
+    await asyncio.sleep(0)
+    binding.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await binding
+
+    assert set((await states(bench, pairs)).values()) == {RowState.PENDING}

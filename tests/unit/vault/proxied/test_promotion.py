@@ -1,0 +1,106 @@
+"""What an update that was taken leaves of the record and of versions in doubt."""
+
+import pytest
+
+from proxy.storage.changes import Remove
+from proxy.storage.rows import Row
+from proxy.tokenization import SHAPES
+from proxy.vault.body import TokenizedBody
+from proxy.vault.proxied.binding import StagedWrite, bind
+from proxy.vault.proxied.reconcile import reconcile
+from proxy.vault.proxied.reveal import AnswerObject, reveal
+from proxy.vault.proxied.staging import doubt, promote, stage_creates, stage_updates
+from tests.support.vaults import Bench, draft, make_bench, person, token
+
+
+async def constant() -> Bench:
+    """A record ``17`` with a date whose token is the same whatever it is."""
+    usual = person()
+    recipe = usual._replace(shapes={**usual.shapes, "born": SHAPES["fixed"]({"value": "1900-01-01"})})
+    bench = await make_bench(recipe=recipe)
+    (held,) = await stage_creates(bench.people, [draft(name="Ann", born="1987-04-12", tags=["a", "b"])], [None])
+    await bind(bench.people, [(held, "17")])
+    return bench
+
+
+async def stage(bench: Bench, **values: str | list[str]) -> StagedWrite:
+    bench.clock.advance(1)
+    return (await stage_updates(bench.people, [("17", draft(**values))]))[0]
+
+
+async def live(bench: Bench) -> tuple[Row, TokenizedBody]:
+    (row,) = (await bench.people.by_key(["17"])).values()
+    return row, bench.people.sealer.open(row)
+
+
+async def texts(bench: Bench, name: str) -> list[str]:
+    return [kept.text for kept in (await live(bench))[1].fields[name]]
+
+
+@pytest.mark.parametrize("shown", [{}, {"born": ("1900-01-01",)}])
+async def test_a_value_that_has_the_token_of_the_one_before_is_taken(shown: dict[str, tuple[str, ...]]) -> None:
+    bench = await constant()
+    held = await stage(bench, born="1990-05-05")
+    await promote(bench.people, held, shown)
+    assert await texts(bench, "born") == ["1990-05-05"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "shown", "kept"),
+    [
+        (["c"], (0, 1), ["a", "b"]),
+        (["c"], (1, 0), ["a", "b"]),
+        (["c"], (2, 0), ["c", "a"]),
+        (["a", "c"], (0,), ["a", "c"]),
+        (["b", "a"], (0, 1), ["a", "b"]),
+        (["b", "a"], (1, 0), ["b", "a"]),
+        (["b"], (1,), ["b"]),
+        (["b"], (1, 0), ["a", "b"]),
+    ],
+)
+async def test_what_an_answer_shows_of_a_list_stays(sent: list[str], shown: tuple[int, ...], kept: list[str]) -> None:
+    bench = await constant()
+    before = [one.token for one in (await live(bench))[1].fields["tags"]]
+    held = await stage(bench, tags=sent)
+    tokens = [*before, *[one.token for one in held.given["tags"] if one.token not in before]]
+    await promote(bench.people, held, {"tags": tuple(tokens[index] for index in shown)})
+    assert await texts(bench, "tags") == kept
+
+
+@pytest.mark.parametrize("later", ["1995-01-01", "1987-04-12"])
+@pytest.mark.parametrize("name", ["", "Bo"])
+async def test_what_was_acknowledged_decides_versions_in_doubt(later: str, name: str) -> None:
+    bench = await constant()
+    doubtful = await stage(bench, born="1990-05-05", **({"name": name} if name else {}))
+    await doubt(bench.people, [doubtful], answered=False)
+    held = await stage(bench, born=later)
+    await promote(bench.people, held, {})
+    row, _ = await live(bench)
+    assert await texts(bench, "born") == [later]
+    assert row.staged == (1 if name else 0)
+    if name:
+        bench.clock.advance(1)
+        shown = [AnswerObject("17", (("name", token(doubtful, "name")), ("born", "1900-01-01")))]
+        for _ in range(2):
+            revealed = await reveal(bench.people, shown)
+            assert [value.text for value in revealed.values[0] if value] == ["Bo", later]
+            await reconcile(bench.people, shown, revealed, bench.clock())
+            bench.clock.advance(1)
+        assert (await live(bench))[0].staged == 0
+
+
+async def test_a_version_that_is_under_way_is_left_alone() -> None:
+    bench = await constant()
+    other = await stage(bench, born="1990-05-05")
+    held = await stage(bench, born="1995-01-01")
+    await promote(bench.people, held, {})
+    await promote(bench.people, other, {})
+    assert await texts(bench, "born") == ["1990-05-05"]
+
+
+async def test_nothing_is_made_of_a_record_that_is_gone() -> None:
+    bench = await constant()
+    held = await stage(bench, born="1990-05-05")
+    await bench.store.commit(bench.people.table, [Remove(held.rid)])
+    await promote(bench.people, held, {})
+    assert await bench.store.count(bench.people.table) == (0, 0, 0)

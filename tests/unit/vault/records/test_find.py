@@ -1,0 +1,192 @@
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from proxy.errors import Code, VaultError
+from proxy.model.filter_reader import read_find
+from proxy.model.record import DEFAULTS
+from proxy.storage.changes import Attach, Insert, Replace
+from proxy.storage.rows import RowState
+from proxy.vault.attachment_content import StoredContent
+from proxy.vault.body import TokenizedBody
+from proxy.vault.body import TokenizedValue as Value
+from proxy.vault.records.attachment_metadata import Label, file_of, new_id
+from proxy.vault.records.find import PAGE_TRIES, FoundPage, find_page
+from proxy.vault.records.query import Look
+from proxy.vault.records.repository import Records
+from tests.support.contacts import CONTACT, Contacts, contact, make_contacts
+from tests.support.stores import FailingStore
+from tests.support.vaults import make_bench
+
+
+async def ask(contacts: Contacts, where: Any, **options: Any) -> FoundPage[Any]:
+    return await find_page(contacts.records, read_find(CONTACT, {"filter": where, "options": options}, DEFAULTS))
+
+
+async def keys(contacts: Contacts, where: Any, **options: Any) -> list[str | None]:
+    found = await ask(contacts, where, **options)
+    return [record.key for record in found.records]
+
+
+async def people() -> Contacts:
+    contacts = await make_contacts()
+    await contacts.add(
+        contact("a", name="Ann Ek", city="Umeå", age=3, sum=Decimal("1.5"), extra={"tags": ["x", "y"]}),
+        contact("b", name="Bo Ek", city="Lund", age=1, extra={"tags": ["x"], "n": 5}),
+        contact("c", name="Cy Alm", city=None, age=2),
+        contact("d", city="Umeå", age=None, expires_at=contacts.clock() + 10),
+    )
+    return contacts
+
+
+async def test_records_come_in_the_order_of_their_age_with_how_many_there_are() -> None:
+    contacts = await people()
+    found = await ask(contacts, {}, limit=2, offset=1)
+    assert [record.key for record in found.records] == ["b", "c"]
+    assert (found.total, found.unreadable) == (4, 0)
+    assert found.records[0] == await contacts.get("b")
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ({"city": "Umeå"}, "ad"),
+        ({"city": " Umea\u030a"}, "ad"),
+        ({"city": None}, "c"),
+        ({"city": {"$not": "Lund"}}, "acd"),
+        ({"name": ["Ann Ek", "Bo Ek"]}, "ab"),
+        ({"name": {"$not": None}}, "abc"),
+        ({"age": {"$gte": 2}, "city": "Umeå"}, "a"),
+        ({"sum": Decimal("1.50")}, "a"),
+        ({"city": {"$like": "ME"}}, "ad"),
+        ({"name": {"$like": "n e"}}, "a"),
+        ({"name": {"$like": "nn ek"}}, "a"),
+        ({"name": {"$not": {"$like": "nn ek"}}}, "bcd"),
+        ({"search_keys": "alm"}, "c"),
+        ({"search_keys": "lund"}, "b"),
+        ({"$or": [{"city": "Lund"}, {"name": {"$like": "alm"}}]}, "bc"),
+        ({"extra": {"$.tags": "y"}}, "a"),
+        ({"extra": {"$.tags": ["y", "x"]}}, "a"),
+        ({"extra": {"$.n": Decimal("5.0")}}, "b"),
+        ({"record_key": ["d", "a", "z"]}, "ad"),
+        ({"version": {"$gt": 1}}, ""),
+    ],
+)
+async def test_a_filter_finds_what_it_says(where, expected):
+    assert "".join(str(key) for key in await keys(await people(), where)) == expected
+
+
+async def test_an_order_has_several_keys_and_missing_values_come_first() -> None:
+    contacts = await people()
+    assert await keys(contacts, {}, sort=[{"age": "asc"}]) == ["d", "b", "c", "a"]
+    assert await keys(contacts, {}, sort=[{"city": "desc"}, {"age": "desc"}]) == ["a", "d", "b", "c"]
+    assert await keys(contacts, {}, sort=[{"expires_at": "desc"}, {"created_at": "asc"}]) == ["d", "a", "b", "c"]
+
+
+async def test_what_has_expired_is_not_found() -> None:
+    contacts = await people()
+    contacts.clock.advance(10)
+    assert await keys(contacts, {"city": "Umeå"}) == ["a"]
+    assert await ask(contacts, {"id": "d"}) == FoundPage([], 0, 0)
+
+
+@pytest.mark.parametrize("where", [{"id": "a"}, {"city": "Umeå"}])
+async def test_records_come_with_their_attachments(where):
+    contacts = await people()
+    row = await contacts.row("a")
+    assert row is not None
+    kept = StoredContent(new_id().hex() + "0" * 16, b"s" * 16, 5, "ab" * 32)
+    file = file_of(contacts.records, row, kept, Label("cv.pdf", "text/plain"))
+    await contacts.store.commit(contacts.records.collection.table, [Attach(file)])
+    found = (await ask(contacts, where)).records
+    assert [[attachment.filename for attachment in record.attachments] for record in found] == [["cv.pdf"], []][
+        : len(found)
+    ]
+
+
+async def test_one_key_is_looked_up_and_not_searched_for() -> None:
+    store = FailingStore((await make_contacts()).store)
+    contacts = await make_contacts(store)
+    (made,) = await contacts.add(contact("a", name="Ann"))
+    assert await ask(contacts, {"record_key": ["a"]}) == FoundPage([made], 1, 0)
+    assert await ask(contacts, {"id": "a"}, offset=1) == FoundPage([], 1, 0)
+    assert await ask(contacts, {"id": "z"}) == FoundPage([], 0, 0)
+    assert "select" not in store.calls
+
+
+async def spoil(contacts: Contacts, key: str) -> None:
+    row = await contacts.row(key)
+    assert row is not None
+    spoiled = Replace(row._replace(body=row.body[:-1] + bytes((row.body[-1] ^ 1,))), row.version)
+    await contacts.store.commit(contacts.records.collection.table, [spoiled])
+
+
+async def test_a_row_that_does_not_open_is_left_out_and_counted_but_an_error_when_asked_for_alone() -> None:
+    contacts = await people()
+    await spoil(contacts, "b")
+    found = await ask(contacts, {})
+    assert ([record.key for record in found.records], found.total, found.unreadable) == (["a", "c", "d"], 4, 1)
+    with pytest.raises(VaultError) as caught:
+        await ask(contacts, {"id": "b"})
+    assert caught.value.code is Code.CANNOT_OPEN
+
+
+async def collected() -> Records:
+    """What the proxy has collected of three people of an application."""
+    people = (await make_bench()).people
+    for number, (email, born) in enumerate(
+        [("Ann@Example.org", "1980-01-31"), ("bo@example.org", "31.12.1979"), ("", "")]
+    ):
+        fields = {"email": email, "born": born, "tags": "x"}
+        kept: dict[str, tuple[Value, ...]] = {
+            name: (Value(1, text, False, name, False),) for name, text in fields.items() if text
+        }
+        row = people.new_row(TokenizedBody(kept), number + 1, bytes(16))._replace(state=RowState.LIVE)
+        sealed = people.sealer.record(row.rid, row.salt).key(f"{number}")
+        await people.store.commit(
+            people.table, [Insert(row._replace(key=people.key_hash(f"{number}"), key_sealed=sealed))]
+        )
+    return Records(people)
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ({"email": "ANN@example.org"}, "0"),
+        ({"email": {"$not": "ann@example.org"}}, "12"),
+        ({"born": "1979-12-31"}, "1"),
+        ({"born": {"$like": "19"}}, "01"),
+        ({"search_keys": "1980"}, "0"),
+        ({"record_key": ["2", "1"]}, "12"),
+        ({"record_key": "2"}, "2"),
+        ({"email": None}, "2"),
+    ],
+)
+async def test_what_the_proxy_has_collected_is_found_by_the_normal_form_of_its_kind(where, expected):
+    records = await collected()
+    query = read_find(records.schema, {"filter": where, "options": {"sort": [{"created_at": "asc"}]}}, DEFAULTS)
+    assert "".join(str(record.key) for record in (await find_page(records, query)).records) == expected
+
+
+async def test_a_record_that_changes_while_it_is_looked_at_is_looked_at_again(monkeypatch) -> None:
+    contacts = await people()
+    answers = [True, False]
+    monkeypatch.setattr(Look, "holds", lambda _look, _record: answers.pop(0) if answers else True)
+    assert await keys(contacts, {"name": {"$like": "nn ek"}}) == ["a"]
+
+
+async def test_records_that_never_rest_are_a_conflict() -> None:
+    contacts = await people()
+    seen: list[bool] = []
+
+    def holds(_look: Look, _record: object) -> bool:
+        seen.append(not seen or not seen[-1])
+        return seen[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Look, "holds", holds)
+        with pytest.raises(VaultError) as caught:
+            await ask(contacts, {"name": {"$like": "nn ek"}})
+    assert caught.value.code is Code.CONFLICT
+    assert len(seen) == 2 * PAGE_TRIES
