@@ -1,30 +1,24 @@
 """Domicile: a data-residency proxy with an embedded vault.
 
-One page to find your way; each room's own ``__init__`` says more:
+Each room's own ``__init__`` says why it exists and what it may touch. Imports point downwards only; ``make check`` proves it.
 
-========================  =========================================================================
-``bootstrap``             settings in, running applications out; the only file that names engines
-``composition``           the larger parts of it: what the vault's interface and the ways to applications are made of
-``config``                settings file and environment, parsed once into frozen ``Settings``
-``cli``                   one file per command of ``domicile``
-``web``                   sockets and HTTP: the gateway, the upstream connection, the vault's interface, the admin listener
-``demo``                  the contacts application and the two-view page of ``domicile demo``
-``redactor``              rules, routing, selectors, splicing: pure functions, no I/O
-``functions``             code of the operator that runs beside the vault, each call in a process of its own
-``vault``                 the use cases on records: stage and settle for the proxy, write and find for its own interface
-``auth``                  clients, their secrets, and the access tokens they are given
-``tokenization``          value + key + options -> token, one file per family of shapes
-``storage``               engines for sealed rows; treated as untrusted
-``objectstore``           backends for sealed attachments; treated as untrusted
-``crypto``                AEAD, PRF, keysets and where keys come from; the only importer of cryptography
-``model``                 the nouns: schema, field, value, path; no I/O
-``audit``                 the log of who did what with which record, chained so that a gap shows
-``telemetry``             every metric and log field, named in one table
-``clock`` ``errors``      the time port and the one error taxonomy
-``offload``               long work: on a worker thread, or in slices with turns of the event loop between them
-========================  =========================================================================
-
-Imports point downwards only; ``make check`` proves it.
+    cli             one file a command
+    bootstrap       settings in, running applications out; the only room that names engines
+    config          settings file and environment, parsed once into frozen ``Settings``
+    gateway         the proxy listener: pass, redact or refuse          admin   health, metrics, readiness
+    api             the vault's own interface over HTTP                 demo    the sample application
+    edge            who is let in, from where, how often: firewall, rate and connection limits
+    net             sockets: HTTP/1 codec, server, client, TLS, PROXY protocol, bounded bodies
+    redactor        rules, routing, selectors, redact and restore: pure functions; ``exchange`` meets the vault
+    functions       code of the operator that runs beside the vault, each call in a process of its own
+    vault           use cases on records: staged writes of the proxy, records of the interface, keys, upkeep
+    auth            clients, access tokens, policies, effective rights
+    tokenization    value + key + options -> token, one file a family of shapes
+    storage         engines for sealed rows     objectstore  sealed attachments (both untrusted)
+    crypto          AEAD, PRF, keysets, key sources; the only importer of ``cryptography``
+    model           schemas, records, filters, policies as data         audit   the chained log
+    telemetry       every metric and log field, named in one table
+    clock errors    the time port and the one error taxonomy            offload long work off the event loop
 """
 
 __version__ = "0.1.0"

@@ -257,9 +257,8 @@ async def running(
         stack.push_async_callback(catalog.close)
         opened = opening(settings, store, clock, metrics, contents)
         stack.push_async_callback((realm := Realm(book, auth.clients, opened, metrics)).close)
-        await realm.start(
-            OpenEnvironment(vault, catalog, await environment_services(vault, catalog, contents)), keysets
-        )
+        first = OpenEnvironment(vault, catalog, await environment_services(vault, catalog, contents))
+        await realm.start(first, keysets)
         in_force = InForce(await bind_rules(rules, vault, metrics, audit.witness, catalog))
         governed = await govern(realm.spaces[DEFAULT].policies, catalog, settings.policies, metrics)
         told = MetricsJournal(metrics, rules), Coverage(metrics, rules)
@@ -275,17 +274,14 @@ async def running(
         checks = {"vault": vault_check(vault), "audit": audit.check, **ins.checks()}
         states = [reloader.state, *governed.states, *ins.states(), applications.state, *guard.states()]
         services = interface(settings, realm, Around(auth, metrics, guard, audit.interface))
-        ring = InstanceKeys(
-            Places(store, key_source(settings.keys), auth.keys), lambda: vaults_of(realm.vaults()), metrics
-        )
+        places = Places(store, key_source(settings.keys), auth.keys)
+        ring = InstanceKeys(places, lambda: vaults_of(realm.vaults()), metrics)
         enter, at = stack.enter_async_context, settings.listen
         services.keys = await enter(ring.kept())
         await enter(outbound_clients(services, settings, metrics, clock))
         stack.push_async_callback(services.functions.close)
-        watchers, interface_app = (
-            Watchers(services.access, scraper_secret(settings)),
-            vault_app(services, hsts=ins.hsts),
-        )
+        watchers = Watchers(services.access, scraper_secret(settings))
+        interface_app = vault_app(services, hsts=ins.hsts)
         admin = admin_app(checks, states, metrics.render, watchers)
         started.interface = await enter(listen("vault", at.vault, interface_app, ins.vault_connection, guard.first))
         auth.audiences.listening(started.interface)

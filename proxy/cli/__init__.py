@@ -3,55 +3,45 @@
 Why it exists: an operator's hands. A command reads its arguments, calls one thing below, prints what came of it, and
 tells by its exit status how it went: 0 well, 1 a fault that it names, 2 wrong usage. No command prints a stored value.
 
-What it may touch: everything below, and the terminal; it is the only room that prints. What is heavy (the
-server, the vault) a command imports inside its ``run``, so that ``domicile health``, which probes call every few
-seconds, starts fast.
+What it may touch: everything below, and the terminal; it is the only room that prints. Only the command that was asked for
+is imported, so that ``domicile health``, which probes call every few seconds, starts fast.
 """
 
+import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Final
 
-from proxy.cli import (
-    audit,
-    check,
-    client,
-    demo,
-    environment,
-    export,
-    health,
-    import_,
-    init,
-    keys,
-    policy,
-    rehash,
-    rules,
-    schema,
-    serve,
-    store,
-)
 from proxy.cli.command import Command, execute
 
-#: Every subcommand by its name; a group of subcommands is a command with ``children``.
-COMMANDS: Final[dict[str, Command]] = {
-    "demo": demo.COMMAND,
-    "init": init.COMMAND,
-    "serve": serve.COMMAND,
-    "check": check.COMMAND,
-    "client": client.COMMAND,
-    "environment": environment.COMMAND,
-    "health": health.COMMAND,
-    "keys": keys.COMMAND,
-    "policy": policy.COMMAND,
-    "rules": rules.COMMAND,
-    "schema": schema.COMMAND,
-    "store": store.COMMAND,
-    "audit": audit.COMMAND,
-    "import": import_.COMMAND,
-    "export": export.COMMAND,
-    "rehash": rehash.COMMAND,
+#: Every subcommand by its name, with the module that holds it; a group of subcommands is a command with ``children``.
+COMMANDS: Final[dict[str, str]] = {
+    "demo": "proxy.cli.demo",
+    "init": "proxy.cli.init",
+    "serve": "proxy.cli.serve",
+    "check": "proxy.cli.check",
+    "client": "proxy.cli.client",
+    "environment": "proxy.cli.environment",
+    "health": "proxy.cli.health",
+    "keys": "proxy.cli.keys",
+    "policy": "proxy.cli.policy",
+    "rules": "proxy.cli.rules",
+    "schema": "proxy.cli.schema",
+    "store": "proxy.cli.store",
+    "audit": "proxy.cli.audit",
+    "import": "proxy.cli.import_",
+    "export": "proxy.cli.export",
+    "rehash": "proxy.cli.rehash",
 }
+
+
+def commands(*names: str) -> dict[str, Command]:
+    """The commands of these names; all of them where none is named."""
+    return {name: import_module(COMMANDS[name]).COMMAND for name in names or COMMANDS}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; the arguments of the process where none are given. Answers the exit status."""
-    return execute(COMMANDS, argv)
+    words = sys.argv[1:] if argv is None else argv
+    chosen = words[:1] if words and words[0] in COMMANDS else ()
+    return execute(commands(*chosen), argv)

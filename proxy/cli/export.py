@@ -105,11 +105,6 @@ def write_file(target: Path, pieces: Iterable[bytes]) -> None:
 # ``domicile export``: write the records of a schema to a file.
 
 
-def _run(arguments: Arguments) -> int:
-    """Write records to a file; as with ``importing``."""
-    return run(arguments)
-
-
 def _arguments(parser: argparse.ArgumentParser) -> None:
     records_arguments(parser, "the schema whose records are wanted")
     parser.add_argument(
@@ -121,7 +116,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 COMMAND: Final = Command(
     summary="Write all records of a schema to a file, sealed by default.",
     example="domicile export --schema contact contacts.jsonl.sealed",
-    run=_run,
+    run=run,
     arguments=_arguments,
     data=True,
 )

@@ -329,11 +329,6 @@ def _told(job: _Job, arguments: Arguments) -> int:
 # ``domicile import``: store records from a file.
 
 
-def _run(arguments: Arguments) -> int:
-    """Store records; what does it loads the HTTP client and ciphers, so it is a file of its own."""
-    return run(arguments)
-
-
 def _arguments(parser: argparse.ArgumentParser) -> None:
     records_arguments(parser, "the schema that the records belong to")
     parser.add_argument(
@@ -354,7 +349,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 COMMAND: Final = Command(
     summary="Store records from a file; resumable.",
     example="domicile import --schema contact contacts.csv",
-    run=_run,
+    run=run,
     arguments=_arguments,
     data=True,
 )

@@ -18,36 +18,6 @@ from proxy.cli.command import FAULT, OK, Arguments, Command, progress
 from proxy.cli.export import write_file
 from proxy.errors import Code, VaultError
 
-
-def _run(arguments: Arguments) -> int:
-    """Begin or follow a rehash; what does it loads the HTTP client, so it is a file of its own."""
-    return run(arguments)
-
-
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    instance_arguments(parser, "the vault listener of the settings")
-    parser.add_argument(
-        "--rules",
-        type=Path,
-        metavar="RULES",
-        help="begin: a JSON file with the rules by field; your key (dtk) stands in the variable DOMICILE_DTK",
-    )
-    parser.add_argument("--forget", action="store_true", help="let old tokens be found no longer")
-    parser.add_argument("--stop", action="store_true", help="stop the one under way; what it has done stays")
-    parser.add_argument(
-        "--tokens", type=Path, metavar="FILE", help="at the end, write the newest tokens of all records as JSON Lines"
-    )
-
-
-COMMAND: Final = Command(
-    summary="Give all records new tokens, online; without --rules and --forget, follow the run under way.",
-    example="domicile rehash --rules rules.json --tokens tokens.jsonl",
-    run=_run,
-    arguments=_arguments,
-    data=True,
-)
-
-
 # What ``domicile rehash`` does: the instance does the work, this begins it, follows it, and fetches what came of it.
 #
 # So the end of this command changes nothing: called again without ``--rules`` it follows the same run.
@@ -168,3 +138,27 @@ def _text(told: dict[str, Any], arguments: Arguments, count: int | None) -> str:
     if arguments.tokens is not None:
         lines.append(f"The tokens of {count} records are in {arguments.tokens}.")
     return "\n".join(lines)
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    instance_arguments(parser, "the vault listener of the settings")
+    parser.add_argument(
+        "--rules",
+        type=Path,
+        metavar="RULES",
+        help="begin: a JSON file with the rules by field; your key (dtk) stands in the variable DOMICILE_DTK",
+    )
+    parser.add_argument("--forget", action="store_true", help="let old tokens be found no longer")
+    parser.add_argument("--stop", action="store_true", help="stop the one under way; what it has done stays")
+    parser.add_argument(
+        "--tokens", type=Path, metavar="FILE", help="at the end, write the newest tokens of all records as JSON Lines"
+    )
+
+
+COMMAND: Final = Command(
+    summary="Give all records new tokens, online; without --rules and --forget, follow the run under way.",
+    example="domicile rehash --rules rules.json --tokens tokens.jsonl",
+    run=run,
+    arguments=_arguments,
+    data=True,
+)

@@ -54,6 +54,7 @@ def _run(call: Any, incoming: BinaryIO, outgoing: BinaryIO) -> Any:
 
 def _pipes() -> tuple[BinaryIO, BinaryIO]:
     """The two pipes of the protocol; whatever else reads or prints finds nothing there."""
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # uvloop leaves its own pipes and copies of ours open in a child
     incoming, outgoing = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):

@@ -1,12 +1,7 @@
-"""The way to the application: one narrow port (``port``), one implementation of our own (``client``).
+"""Sockets: what speaks HTTP/1, TLS and the PROXY protocol, towards callers and towards applications.
 
-Why it exists: client libraries cost several times what the rest of the proxy costs, re-write header bytes, swallow early
-hints and trailers, and hide whether a request went out. Here an exchange is a request written as bytes and an answer read
-strictly, kept as bytes.
-
-``head`` and ``chunks`` read answers and refuse what two readers could understand differently; ``connection`` carries
-exchanges; ``pool`` keeps connections; ``client`` chooses one, and sends again only what may be sent twice. Time-outs are
-numbers compared by one sweeper, not timers.
-
-What it may touch: sockets towards applications. It knows no rule and no vault.
+A request that no rule names must pass as if the proxy were not there, so the bytes of HTTP are under our control: aiohttp keeps the
+connections of callers, ``http1`` reads and refuses heads, ``response`` writes; ``client`` carries exchanges to the application on
+connections of a ``pool``. TLS runs over the plain transport (``tls_transport``), because a refused handshake has to say why and may
+stand behind a PROXY preamble. It may touch sockets and PEM files. It knows no rule, no record and no vault.
 """

@@ -1,14 +1,7 @@
-"""Sealed attachments in, sealed attachments out: the places that keep them, behind the port ``base.ObjectStore``.
+"""Sealed attachments in and out: object stores behind the port ``base.ObjectStore``.
 
-Why it exists: files of many megabytes do not belong into a database. The promises (visible whole or not at all, durable
-before it returns) are made once, in ``base``, and kept by any backend. A backend is not trusted with content: what it
-gets was sealed in chunks above, and the names of objects are random.
-
-What it may touch: its own folder or connection. It answers with ``VaultError`` (FILES_UNAVAILABLE) and ``NoObject``.
-
-- ``base`` is the port; ``memory`` the reference, as plainly as it can be said.
-- ``folder`` is the embedded backend: a folder on a local disk, worked on by ``threads``.
-
+An object is visible whole or not at all, and durable before a write returns. A backend is not trusted with content: it gets what
+was sealed above, under random names. It may touch its own folder or connection, and answers with ``VaultError`` and ``NoObject``.
 A further backend is a file here and a line in ``BACKENDS``; the conformance suite then runs over it.
 """
 

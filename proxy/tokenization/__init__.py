@@ -1,10 +1,8 @@
-"""What takes a value's place: one file per family of token shapes, each a plain function of value, keys and options.
+"""What takes a value's place: one file a family of token shapes, plain functions of value, keys and options.
 
-``base`` is the contract. A shape is parsed once from a rule file and bound to the keys of one field; what comes out
-mints, recognises and forgets: no state, no I/O. Keys come from ``proxy.crypto`` as functions, never as bytes. Normal
-forms (``normal``) are what same-value tokens and look-up hashes are computed of; the vault keeps values as they came.
-
-Adding a shape is one file and one line in ``SHAPES``; ``tests/conformance/test_shapes.py`` then holds it to the contract.
+``base`` is the contract. A shape is parsed once from a rule file and bound to the keys of one field; keys come from ``crypto`` as
+functions, never as bytes. Same-value tokens and look-up hashes are computed of normal forms (``normalize``).
+A further shape is a file and a line in ``SHAPES``; ``tests/conformance/test_shapes.py`` then holds it to the contract.
 """
 
 from collections.abc import Mapping

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from proxy.audit.events import MEMBERS
-from proxy.cli import COMMANDS
+from proxy.cli import COMMANDS, commands
 from proxy.cli.command import Command
 from proxy.config.document import variable
 from proxy.config.schema import SETTINGS
@@ -110,7 +110,7 @@ def named(commands: Mapping[str, Command], *path: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_every_command_that_a_page_names_is_there(name):
-    there = set(named(COMMANDS))
+    there = set(named(commands()))
     groups = {words.split()[0] for words in there if " " in words}
     page = re.sub(r"[|]", " ", (ROOT / name).read_text("utf-8"))
     for first, second in re.findall(r"(?:^|`|bin/|run )domicile ([a-z]+) ?([a-z-]*)", page, re.MULTILINE):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from proxy.cli import COMMANDS
+from proxy.cli import commands
 from proxy.cli.command import Command
 from tests.support.tree import PACKAGE, ROOT, parsed, python_files, relative
 
@@ -76,7 +76,7 @@ def test_every_entry_comes_from_the_room_of_its_registry(registry):
     room = ".".join(registry.module.split(".")[:2])
     for name, entry in registry.entries().items():
         origin = getattr(entry, "run", None) or entry
-        module = getattr(origin, "__module__", None) or type(origin).__module__
+        module = entry if isinstance(entry, str) else getattr(origin, "__module__", None) or type(origin).__module__
         assert module.startswith(room), f"{name} is made in {module}"
 
 
@@ -94,4 +94,4 @@ def reached(commands: Mapping[str, Command]) -> set[str]:
 
 def test_every_command_file_is_reached_from_the_registry():
     exporting = {module_of(path) for path in python_files("proxy/cli") if "COMMAND" in assigned(path)}
-    assert exporting == reached(COMMANDS)
+    assert exporting == reached(commands())

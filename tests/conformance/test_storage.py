@@ -56,9 +56,6 @@ async def refused(store: Store, *changes: Change) -> Conflict:
     return caught.value
 
 
-# ---------------------------------------------------------------- rows
-
-
 async def test_a_row_comes_back_as_it_was_written(store: Store) -> None:
     whole = live(7, "key")._replace(
         version=3, created_at=1, updated_at=2, expires_at=3, cells=(h("mail"), "Örebro", -5, "-12.5")

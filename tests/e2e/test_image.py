@@ -10,7 +10,7 @@ import zipfile
 import pytest
 
 from proxy import __version__
-from proxy.cli import COMMANDS
+from proxy.cli import commands
 from proxy.cli.command import parser
 from proxy.config import load_settings
 from proxy.config.document import VARIABLE_PREFIX
@@ -67,7 +67,7 @@ def test_the_health_check_is_a_command_of_the_program(words):
     (check,) = instructions("HEALTHCHECK")
     command = re.findall(r'"([^"]+)"', check.partition("CMD")[2])
     assert command == ["domicile", *words]
-    assert parser(COMMANDS).parse_args(command[1:]).run is COMMANDS["health"].run
+    assert parser(commands()).parse_args(command[1:]).run is commands()["health"].run
 
 
 def test_no_layer_holds_a_secret():

@@ -40,7 +40,9 @@ STEPS: dict[str, tuple[str, ...]] = {
     "settle": tuple(
         f"proxy.redactor.exchange.staging:Writing.{verb}" for verb in ("bind", "promote", "remove", "drop", "doubt")
     ),
-    "answer": tuple(f"proxy.net.response:{verb}" for verb in ("restored", "whole", "refuse", "stream")),
+    "answer": tuple(
+        f"proxy.net.response:{verb}" for verb in ("restored", "whole_response", "refuse_request", "stream")
+    ),
     # later
     "log": ("proxy.storage.sqlite.writer:SqliteWriter._move_log",),
     "reconcile": ("proxy.redactor.exchange.exchange:reconcile",),

@@ -1,9 +1,8 @@
 """Selection at the speed of a C parser: one level of the document at a time, members as raw views into the body.
 
-msgspec decodes an object to names and raw values, skips what lies below them, and validates all of it. A raw value
-is a view into the body, so its address less the body's address is its offset. The decoder keeps the last of equal
-names and tells nothing about letter case, so every container on a selected path is guarded: names are compared with
-those known to be harmless, and no second member may have a selected name. Whatever the guard cannot settle is a ``Doubt``, and the walker decides.
+msgspec decodes an object to names and raw values, skips what lies below them, and validates all of it. A raw value is a view
+into the body, so its offset is its address less the body's. The decoder keeps the last of equal names and ignores letter case,
+so every container on a selected path is guarded. What the guard cannot settle is ``Undecided``, and the walker decides.
 """
 
 import re

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 
 from proxy import __version__
-from proxy.cli import COMMANDS, main
+from proxy.cli import commands, main
 from proxy.cli.command import Arguments, Command, execute, parser
 from proxy.errors import Code, Detail, VaultError
 
@@ -30,7 +30,7 @@ def leaves(commands: Mapping[str, Command], *path: str) -> Iterator[tuple[tuple[
             yield (*path, name), command
 
 
-LEAVES = list(leaves(COMMANDS))
+LEAVES = list(leaves(commands()))
 
 
 @pytest.mark.parametrize(("path", "command"), LEAVES, ids=[" ".join(path) for path, _ in LEAVES])
@@ -38,7 +38,7 @@ def test_the_example_of_every_command_is_understood_and_calls_it(path, command):
     program, *words = shlex.split(command.example)
     assert program == "domicile"
     assert tuple(words[: len(path)]) == path
-    assert parser(COMMANDS).parse_args(words).run is command.run
+    assert parser(commands()).parse_args(words).run is command.run
 
 
 @pytest.mark.parametrize(("path", "command"), LEAVES, ids=[" ".join(path) for path, _ in LEAVES])

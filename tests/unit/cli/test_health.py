@@ -120,7 +120,7 @@ def test_faulty_settings_are_named(settings, monkeypatch, capsys):
 
 
 def test_a_probe_loads_no_part_of_the_server():
-    code = "import sys, proxy.cli; print(*sys.modules)"
+    code = "import sys, proxy.cli; proxy.cli.main(['health', '--help']); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert "proxy.cli.health" in loaded

@@ -1,0 +1,245 @@
+"""Figures of the house that only fall: how much code a request runs through, and how the code is cut.
+
+A change that lowers a figure lowers its ceiling here in the same commit: no ceiling may stand far above its figure.
+"""
+
+import ast
+import asyncio
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from proxy.bootstrap.instance import running
+from proxy.config import load_settings
+from tests.support.rawclient import RawClient, get, post
+from tests.support.serving import serving
+from tests.support.tree import PACKAGE, parsed, python_files, relative
+
+#: What one request executes on the event loop, the writer's thread not counted: (modules, functions).
+EXECUTED: dict[str, tuple[int, int]] = {
+    "create": (68, 276),
+    "update": (70, 306),
+    "read": (55, 200),
+    "list": (55, 216),
+    "pass": (14, 45),
+}
+
+#: How the package is cut; the document of the interface, which becomes data, is counted apart.
+CUT: dict[str, int] = {
+    "files": 330,
+    "lines": 59_400,
+    "files under 40 lines": 13,
+    "percent of modules that one other imports": 27,
+    "public names in several files": 0,
+}
+
+#: How far a ceiling may stand above its figure, in parts of it: a request may take another turn now and then.
+SLACK = 0.06
+
+#: Names that several files have because they are one port and its implementations.
+PORTS = {"COMMAND", "run", "apply"}
+
+RULES = """\
+version: 1
+endpoint: {{name: figures, upstream: "{upstream}"}}
+entities:
+  contact:
+    fields:
+      first_name: {{kind: name}}
+      last_name: {{kind: name}}
+      email: {{kind: email, find: [exact]}}
+      phone: {{kind: phone}}
+      street: {{kind: text}}
+operations:
+  - {{match: POST /contacts, create: contact}}
+  - {{match: GET /contacts, read: contact, response: {{each: "$[*]"}}}}
+  - {{match: "GET /contacts/{{id}}", read: contact}}
+  - {{match: "PUT /contacts/{{id}}", update: contact}}
+"""
+
+PERSON = {
+    "first_name": "Ann",
+    "last_name": "Lindqvist",
+    "email": "ann@example.com",
+    "phone": "+46701234567",
+    "street": "Storgatan 1",
+    "vip": True,
+}
+
+
+def application() -> web.Application:
+    """Contacts in memory."""
+    stored: dict[int, dict[str, Any]] = {}
+
+    async def create(request: web.Request) -> web.Response:
+        stored[len(stored) + 1] = {**await request.json(), "id": len(stored) + 1}
+        return web.json_response(stored[len(stored)], status=201)
+
+    async def update(request: web.Request) -> web.Response:
+        key = int(request.match_info["id"])
+        stored[key] = {**await request.json(), "id": key}
+        return web.json_response(stored[key])
+
+    async def read(request: web.Request) -> web.Response:
+        return web.json_response(stored[int(request.match_info["id"])])
+
+    async def listing(_request: web.Request) -> web.Response:
+        return web.json_response(list(stored.values())[:20])
+
+    async def status(_request: web.Request) -> web.Response:
+        return web.Response(text="well")
+
+    app = web.Application()
+    app.router.add_post("/contacts", create)
+    app.router.add_get("/contacts", listing)
+    app.router.add_get("/contacts/{id}", read)
+    app.router.add_put("/contacts/{id}", update)
+    app.router.add_get("/status", status)
+    return app
+
+
+class Executed:
+    """Counts the code of the package that runs while it is on, by module and by function."""
+
+    def __init__(self) -> None:
+        self.modules: set[str] = set()
+        self.functions: set[tuple[str, str, int]] = set()
+
+    def __call__(self, frame: FrameType, event: str, _argument: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(str(PACKAGE)) and code.co_name[0] != "<":
+            self.modules.add(code.co_filename)
+            self.functions.add((code.co_filename, code.co_qualname, code.co_firstlineno))
+
+
+def requests() -> dict[str, Callable[[int], bytes]]:
+    """By name the bytes of a request that is another one each time."""
+    json_type = "Content-Type: application/json"
+
+    def body(number: int) -> bytes:
+        return json.dumps({**PERSON, "email": f"ann{number}@example.com", "street": f"Storgatan {number}"}).encode()
+
+    return {
+        "create": lambda number: post("/contacts", body(number), json_type),
+        "update": lambda number: post("/contacts/1", body(number), json_type, method="PUT"),
+        "read": lambda _number: get("/contacts/2"),
+        "list": lambda _number: get("/contacts"),
+        "pass": lambda _number: get("/status"),
+    }
+
+
+@pytest.fixture(scope="module")
+def executed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, int]]:
+    return asyncio.run(_measured(tmp_path_factory.mktemp("figures")))
+
+
+async def _measured(folder: Path) -> dict[str, tuple[int, int]]:
+    async with serving(application()) as upstream:
+        (folder / "rules.yaml").write_text(RULES.format(upstream=upstream))
+        settings = load_settings(
+            None,
+            {
+                "DOMICILE__COUNTRY": "se",
+                "DOMICILE__DATA": str(folder / "data"),
+                "DOMICILE__RULES": str(folder / "rules.yaml"),
+                **{f"DOMICILE__LISTEN__{name}": "127.0.0.1:0" for name in ("PROXY", "VAULT", "ADMIN")},
+            },
+        )
+        async with running(settings) as instance, RawClient(int(instance.proxy.rpartition(":")[2])) as client:
+            return {name: await _of(client, make) for name, make in requests().items()}
+
+
+async def _of(client: RawClient, make: Callable[[int], bytes]) -> tuple[int, int]:
+    for number in range(8):  # what is made once is made now
+        assert (await client.ask(make(number))).status in {200, 201}
+    least: tuple[int, int] | None = None
+    for number in range(8, 12):
+        counted = Executed()
+        sys.setprofile(counted)
+        try:
+            await client.ask(make(number))
+            await asyncio.sleep(0.05)  # the settle joins a later group
+        finally:
+            sys.setprofile(None)
+        figures = len(counted.modules), len(counted.functions)
+        least = min(least or figures, figures)
+    assert least is not None
+    return least
+
+
+def cut() -> dict[str, int]:
+    """The figures of the package's files, the description of the interface left out."""
+    files = [path for path in python_files("proxy") if "openapi" not in path.parts]
+    lengths = {path: len(path.read_text("utf-8").splitlines()) for path in files}
+    importers = importing(files)
+    modules = [path for path in files if path.name != "__init__.py"]
+    lone = [path for path in modules if len(importers[module_of(path)]) == 1]
+    short = [path for path in modules if lengths[path] < 40]
+    names = Counter(name for path in files for name in public(path))
+    return {
+        "files": len(files),
+        "lines": sum(lengths.values()),
+        "files under 40 lines": len(short),
+        "percent of modules that one other imports": round(100 * len(lone) / len(modules)),
+        "public names in several files": sum(count > 1 for name, count in names.items() if name not in PORTS),
+    }
+
+
+def module_of(path: Path) -> str:
+    return relative(path).removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+
+
+def importing(files: list[Path]) -> dict[str, set[str]]:
+    """By module who imports it."""
+    importers: dict[str, set[str]] = {module_of(path): set() for path in files}
+    for path in files:
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.ImportFrom) and node.module is not None:
+                for name in {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)} & importers.keys():
+                    importers[name].add(module_of(path))
+    return importers
+
+
+def public(path: Path) -> set[str]:
+    """The public names that a file defines."""
+    found: set[str] = set()
+    for node in parsed(path).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        found |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return {name for name in found if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("name", EXECUTED)
+def test_a_request_runs_through_no_more_code_than_before(executed, name):
+    ceiling, figure = EXECUTED[name], executed[name]
+    assert figure[0] <= ceiling[0], f"{figure} modules and functions"
+    assert figure[1] <= ceiling[1], f"{figure} modules and functions"
+    assert ceiling[1] <= figure[1] * (1 + SLACK) + 2, f"lower the ceiling of {name} to {figure}"
+
+
+@pytest.mark.parametrize("name", CUT)
+def test_the_house_is_cut_no_smaller_than_before(name):
+    figure = cut()[name]
+    assert figure <= CUT[name]
+    assert CUT[name] <= figure * (1 + SLACK) + 2, f"lower the ceiling of {name} to {figure}"
+
+
+def test_the_figures_see_what_they_count(tmp_path):
+    (tmp_path / "one.py").write_text("LIMIT = 1\n_hidden = 2\n\n\ndef work():\n    pass\n")
+    assert public(tmp_path / "one.py") == {"LIMIT", "work"}
+    counted = Executed()
+    sys.setprofile(counted)
+    try:
+        load_settings(None, {})
+    finally:
+        sys.setprofile(None)
+    assert any(path.endswith("config/load.py") for path in counted.modules)
