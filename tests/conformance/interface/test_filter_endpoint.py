@@ -1,6 +1,7 @@
 """The external access-control exchange, over HTTP on both sides: what is asked, what an answer lets through, and that nothing else does."""
 
 import json
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -359,6 +360,9 @@ async def test_what_is_not_allowed_can_neither_be_guessed_by_pages_nor_by_update
         told.append((guess, (await ask(here, "POST", M + "/clone", copy)).body))
         by = {"search_key": "city", "records": [{"city": guess, "parent": "x"}]}
         told.append((guess, (await ask(here, "POST", M + "/batch/update", by)).body))
+    told = [
+        (guess, re.sub(rb'"next":"[^"]+"', b'"next":""', body)) for guess, body in told
+    ]  # sealed, another each time
     assert [body for guess, body in told if guess == "Lund"] == [body for guess, body in told if guess == "Kiruna"]
     assert b'"id":"c"' in told[0][1]
 

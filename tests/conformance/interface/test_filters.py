@@ -44,6 +44,8 @@ FOUND: list[tuple[dict[str, Any], str]] = [
     ({"integer_plain": {"$gt": 5}}, ""),
     ({"decimal_plain": {"$gt": 1.5}}, "b"), ({"decimal_plain": {"$gte": 1.5}}, "ab"), ({"decimal_plain": {"$lt": 0}}, "c"),
     ({"decimal_plain": {"$lte": -0.0001}}, "c"), ({"decimal_plain": {"$gt": -1, "$lte": 2}}, "ac"),
+    ({"date_plain": {"$gt": "2020-01-01"}}, "b"), ({"date_plain": {"$lte": "2020-01-01"}}, "ac"), ({"time_plain": {"$gte": "23:59:59"}}, "c"),
+    ({"datetime_plain": {"$lt": "2020-01-01T00:00:00.000Z"}}, "c"),
     ({"version": {"$gt": 0}}, ALL), ({"version": {"$gte": 2}}, ""), ({"version": {"$lt": 9, "$gt": 0}}, ALL),
     # parts of texts
     ({"string_plain": {"$like": "bo"}}, "bc"), ({"string_parts": {"$like": "BO E"}}, "bc"), ({"string_parts": {"$like": "åsa"}}, "a"),
@@ -93,7 +95,8 @@ REFUSED: list[tuple[Any, str]] = [
     ({"string_plain": [["x"]]}, "/string_plain/0"), ({"string_plain": {}}, "/string_plain"), ({"string_plain": "a\u0000b"}, "/string_plain"),
     # operators where they do not belong
     *[({f"{kind}_plain": {"$not": value}}, f"/{kind}_plain") for kind, value in VALUES.items() if kind != "string"],
-    *[({f"{kind}_plain": {"$gt": value}}, f"/{kind}_plain") for kind, value in VALUES.items() if kind not in ("integer", "decimal")],
+    *[({f"{kind}_plain": {"$gt": value}}, f"/{kind}_plain") for kind, value in VALUES.items() if kind in ("string", "boolean")],
+    *[({f"{kind}_hashed": {"$gt": VALUES[kind]}}, f"/{kind}_hashed") for kind in ("datetime", "date", "time")],
     *[({f"{kind}_plain": {"$like": "abc"}}, f"/{kind}_plain") for kind in VALUES if kind != "string"],
     ({"integer_hashed": {"$gt": 1}}, "/integer_hashed"), ({"decimal_hashed": {"$lte": 1}}, "/decimal_hashed"), ({"record_key": {"$gt": "a"}}, "/record_key"),
     ({"integer_plain": {"$eq": 1}}, "/integer_plain"), ({"string_plain": {"$in": ["x"]}}, "/string_plain"), ({"$and": [{}, {}]}, "/$and"),

@@ -26,6 +26,7 @@ RIGHT: dict[str, Asked] = {
     "records_find": Asked("POST", R + "/find", {"country": "se"}),
     "records_aggregate": Asked("POST", R + "/aggregate", {"metrics": {"n": {"func": "count"}}}),
     "records_delete_many": Asked("POST", R + "/batch/delete", {"filter": {"record_key": ["s"]}}),
+    "records_read": Asked("GET", R + "/se/s"),
     "records_delete": Asked("DELETE", R + "/se/s"),
     "records_history": Asked("GET", R + "/se/s/history"),
     "records_upload": Asked("POST", R + "/se/s/files"),
@@ -50,14 +51,14 @@ LISTED: dict[str, set[int]] = {
     "records_download": {401, 403, 404, 422, 429},
     "records_delete_file": {401, 403, 404, 422, 429},
 }
-#: Beside them: 413 and 429 where anything has a limit, 403 for the firewall, 416 for parts of files, 400 for a mistake in ``cascadeBy``.
-_ELSEWHERE = {403, 413, 416, 429}
+#: Beside them: 413 and 429 where anything has a limit, 403 for the firewall, 412 for conditions, 416 for parts of files, 400 for a mistake in ``cascadeBy``.
+_ELSEWHERE = {403, 412, 413, 416, 429}
 
 #: Of an operation whose list has no 400, 409 or 415: what it answers in place of them.
 BAD = {"records_aggregate": 422, "records_download": 422, "records_move_files": 422, "records_delete_file": 422}
 ANOTHER_COUNTRY = {
     "records_create": 409, "records_create_many": 400, "records_update_many": 400, "records_clone": 409, "records_find": 400,
-    "records_aggregate": 409, "records_delete_many": 400, "records_delete": 404, "records_history": 409, "records_upload": 409,
+    "records_aggregate": 409, "records_delete_many": 400, "records_read": 409, "records_delete": 404, "records_history": 409, "records_upload": 409,
     "records_replace_file": 409, "records_change_file": 409, "records_download": 404, "records_move_files": 404, "records_delete_file": 404,
 }  # fmt: skip
 ANOTHER_TYPE = {
@@ -66,7 +67,7 @@ ANOTHER_TYPE = {
     "records_move_files": 422,
 }  # fmt: skip
 MISSING = {
-    "records_clone": (403, "no_match"), "records_delete_many": (400, "no_match"), "records_delete": (404, "not_found"),
+    "records_clone": (403, "no_match"), "records_delete_many": (400, "no_match"), "records_delete": (404, "not_found"), "records_read": (404, "not_found"),
     "records_history": (404, "not_found"), "records_upload": (404, "not_found"), "records_replace_file": (404, "not_found"),
     "records_change_file": (404, "not_found"), "records_download": (404, "not_found"), "records_move_files": (404, "not_found"),
     "records_delete_file": (404, "not_found"),

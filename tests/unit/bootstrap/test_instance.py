@@ -230,7 +230,7 @@ def test_faulty_rules_are_told_with_their_places(settings):
     with pytest.raises(VaultError) as fault:
         load_rules(settings)
     assert fault.value.code is Code.BAD_RULES
-    assert [detail.source.rpartition("/")[2] for detail in fault.value.details] == ["rules.yaml:16:5"]
+    assert [detail.source.rpartition("/")[2] for detail in fault.value.details] == ["rules.yaml:17:5"]
 
 
 async def test_the_tests_of_the_sample_rules_hold(settings):

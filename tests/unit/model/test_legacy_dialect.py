@@ -47,7 +47,7 @@ def test_faults_of_a_record_are_told_in_its_own_names() -> None:
     raw = {"key": 1, "range_key": "x", "version": "one", "is_encrypted": True, "stated_version": 1, "created_at": "x"}
     assert told(parse_legacy_record, raw, partial=False, pointer="/records/3") == (
         Code.INVALID_RECORD,
-        [f"/records/3/{name}" for name in raw],
+        [f"/records/3/{name}" for name in raw if name != "created_at"],  # the vault compares it with what is stored
     )
     assert told(parse_legacy_record, {}, partial=False) == (Code.INVALID_RECORD, ["/record_key"])
     assert told(parse_legacy_record, [], partial=False) == (Code.INVALID_RECORD, [""])
