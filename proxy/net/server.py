@@ -7,7 +7,7 @@ other in the task of their connection (but for those that need none: ``quick``),
 bytes to the caller are written to the transport as they are.
 
 ``CallerConnection.start`` replaces aiohttp's own loop over the requests of a connection and leans on its inner names;
-``tests/unit/web/test_server.py`` holds what we rely on, and the version of aiohttp is locked.
+``tests/unit/net/test_server.py`` holds what we rely on, and the version of aiohttp is locked.
 """
 
 import asyncio
