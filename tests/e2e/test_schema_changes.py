@@ -158,5 +158,8 @@ async def test_kill_9_in_the_middle_of_a_migration_only_delays_it(tmp_path: Path
             assert await one.found(number) == [f"r{number}"]
         status, page = await one.ask("POST", "/api/models/contact/find", {"options": {"limit": 1000}})
         assert status == 200
-        assert all(set(record) == {"id", "code", "created_at", "updated_at", "attachments"} for record in page["data"])
+        assert all(
+            set(record) == {"id", "code", "created_at", "updated_at", "version", "attachments"}
+            for record in page["data"]
+        )
         assert all(type(record["code"]) is int for record in page["data"])

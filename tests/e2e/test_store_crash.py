@@ -17,12 +17,13 @@ from tests.support.rows import LAYOUT, TABLE, h
 #: moved into the database every few commits, so that many a kill falls into that as well.
 WRITER = """
 import asyncio, sys
-from proxy.storage import open_store, sqlite_file
-from proxy.storage.changes import Attach, Bind, Detach, Inscribe, Release, Remember, Replace
-from proxy.storage.rows import File, Past, Reply
+from proxy.storage import open_store
+from proxy.storage.changes import AddVersion, Attach, Bind, Detach, Release, Remember, Replace
+from proxy.storage.rows import File, Past, StoredReply
+from proxy.storage.sqlite import file as database
 from tests.support.rows import LAYOUT, TABLE, h, insert, row
 
-sqlite_file._WRITING += ("PRAGMA wal_autocheckpoint = 20",)
+database._WRITING += ("PRAGMA wal_autocheckpoint = 20",)
 
 async def main(uri, first):
     store = await open_store(uri)
@@ -30,10 +31,10 @@ async def main(uri, first):
     async def write(number):
         for rid in range(first + number, first + 10**6, 16):
             await store.commit(TABLE, [insert(rid, hashes=(h("s"),), unique=(h(rid),))])
-            past = Inscribe(Past(rid, 1, h("k"), rid, h("s"), b"body"))
+            past = AddVersion(Past(rid, 1, h("k"), rid, h("s"), b"body"))
             await store.commit(TABLE, [Release(h("k"), rid, rid), Bind(rid, h("k"), b"sealed", rid), past])
             file = File(h(f"f{rid}"), rid, h("name"), f"object {rid}", 1, rid, rid, b"")
-            reply = Remember(Reply(h(f"i{rid}"), 2**62, b"", b""), 1)
+            reply = Remember(StoredReply(h(f"i{rid}"), 2**62, b"", b""), 1)
             await store.commit(TABLE, [Replace(row(rid)._replace(version=2), 1), Attach(file), reply])
             if rid % 2:
                 await store.commit(TABLE, [Detach(rid, file.file_id)])
