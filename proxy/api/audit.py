@@ -1,6 +1,6 @@
 """What leaves a line of every request to the interface, before its answer leaves.
 
-An operation need not know of it: use cases note what they do (``audit.noting``), and one that notes nothing has a coarse line. A
+An operation need not know of it: use cases note what they do (``audit.events``), and one that notes nothing has a coarse line. A
 new operation of the table is audited unless the table calls it ``quiet``.
 """
 

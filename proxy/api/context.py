@@ -145,7 +145,7 @@ class Services:
         return space
 
 
-#: Further changes for the commit of a write, given its result (``vault.closing``).
+#: Further changes for the commit of a write, given its result (``vault.records.commit``).
 CommitHook = Callable[[Sequence[Record]], Sequence[Change]]
 
 

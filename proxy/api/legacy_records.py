@@ -1,4 +1,4 @@
-"""Handlers of the record-based family: the use cases of the other family, in the names and shapes of this one (``model.dialect``).
+"""Handlers of the record-based family: the use cases of the other family, in the names and shapes of this one (``model.legacy_dialect``).
 
 Where the specification is silent: ``country`` has to stand in the bodies that it shows with one, and may stand in the others; in a
 batch each record may repeat it. A batch overwrites as a single create does. Records that nobody has are no reason to refuse an update.

@@ -1,4 +1,4 @@
-"""Administration of schemas: ``/api/schemas``. What a definition is, is told by ``model.definition``; what it costs, by ``model.change``."""
+"""Administration of schemas: ``/api/schemas``. What a definition is, is told by ``model.schema_document``; what it costs, by ``model.schema_change``."""
 
 from typing import Any
 

@@ -148,7 +148,7 @@ def page_pieces(
 
 # Errors of the vault's own interface: the statuses that its specification gives otherwise than the one table does.
 #
-# ``web.errors.STATUS`` holds for all listeners; ``HERE`` changes it for this one, ``BY_ROUTE`` for single operations.
+# ``net.errors.STATUS`` holds for all listeners; ``HERE`` changes it for this one, ``BY_ROUTE`` for single operations.
 
 
 #: On this listener, whatever the operation.

@@ -4,7 +4,7 @@ The exchange is that of the interface specification. We send ``{"action": …, "
 token that the caller brought in ``x-client-auth``; the endpoint answers ``{primary key field: [keys]}`` with those that are allowed, or
 ``{primary key field: "*"}``. Whatever else it answers allows nothing, and neither does no answer: the request fails.
 
-Here is what is asked and what an answer means, without HTTP; ``web.acl_client`` sends it.
+Here is what is asked and what an answer means, without HTTP; ``net.outbound`` sends it.
 """
 
 import json

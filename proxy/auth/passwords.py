@@ -142,7 +142,7 @@ def _overloaded() -> VaultError:
 # authenticated before is remembered, over restarts, too (``KnownNetworks``): there that client has a count of its own, so that strangers
 # behind the same address do not slow it down, and it is served first (``passwords``). Success costs nothing.
 #
-# Not a job for the rate limiter of ``web.guard``: that refuses what is too much and counts no further. Failures are known only after
+# Not a job for the rate limiter of ``edge``: that refuses what is too much and counts no further. Failures are known only after
 # the event, and those of attempts that were under way at the same time all count, however many there are.
 
 

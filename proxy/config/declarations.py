@@ -179,7 +179,7 @@ def read_policies(paths: Sequence[Path]) -> Declarations[AccessPolicy]:
     return read_files(_POLICY_FILES, paths)
 
 
-# Schemas as YAML files: ``name`` and ``fields`` of each. The definition itself is that of ``/api/schemas`` (``model.definition``).
+# Schemas as YAML files: ``name`` and ``fields`` of each. The definition itself is that of ``/api/schemas`` (``model.schema_document``).
 
 
 _SCHEMA_FILES: Final = DeclarationKind("schema", "`name:` and `fields:`", Code.INVALID_SCHEMA, read_definition)

@@ -375,7 +375,7 @@ def secret(text: str) -> SecretSource | None:
     raise ValueError("this is neither none, nor env: and the name of a variable, nor file:/// and the path of a file")
 
 
-# What a setting is; the table of all of them is ``config.table``.
+# What a setting is; the table of all of them is ``config.schema``.
 
 
 class Setting(NamedTuple):

@@ -7,7 +7,7 @@ from proxy.config.parsers import Setting
 from proxy.config.schema_network import FIREWALL, LIMIT_SETTINGS, LISTEN
 from proxy.model import schema
 
-# The settings of who may call the vault's own interface; a part of ``config.table``.
+# The settings of who may call the vault's own interface; a part of ``config.schema``.
 
 
 ACCESS: Final[dict[str, Setting]] = {

@@ -1,6 +1,6 @@
 """What a caller asks of the records of one schema, in terms of fields: checked, typed, nothing hashed yet.
 
-``model.filters`` makes it of a request; ``vault.asking`` turns it into a question that an engine understands. Values are
+``model.filter_reader`` makes it of a request; ``vault.records.query`` turns it into a question that an engine understands. Values are
 in the clear and of the types of ``model.record``. Tests are tagged, so that a question can be written down and read again (cursors).
 """
 

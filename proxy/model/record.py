@@ -53,7 +53,7 @@ class Attachment(msgspec.Struct, frozen=True):
 
 
 class Rehashed(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What a rehash has made of one field of a record (``vault.rehash``)."""
+    """What a rehash has made of one field of a record (``vault.maintenance.rehash``)."""
 
     of: bytes  #: keyed digest of the value that it was made of, so that it counts for that value alone
     token: str  #: the newest, as text
@@ -96,7 +96,7 @@ class RecordDraft(msgspec.Struct, frozen=True):
     at: str = ""  #: JSON Pointer to where it stands in the request (in a batch ``/3``), for the details of errors
     fresh: frozenset[str] = frozenset()  #: fields whose values count as new even if they equal what is stored
     whole: bool = False  #: an update after which the record has what was sent and nothing else, but for what the sender is not shown
-    #: Members that the service sets, as they were sent: only what equals the record is taken (``vault.sent_back``).
+    #: Members that the service sets, as they were sent: only what equals the record is taken (``vault.records.sent_back``).
     stated: dict[str, Any] = {}
     kept: frozenset[str] = frozenset()  #: fields that stay as they are whatever else is cleared
     copied: bool = False  #: the values are those of another record, and what was sent beside them has been checked

@@ -1,6 +1,6 @@
 """What one caller may do with the records of one schema, and what it sees of them: its access policies, put together.
 
-``Rights`` are made once for each combination of policies and schema (``auth.granted``); a client without policies has
+``Rights`` are made once for each combination of policies and schema (``auth.rights``); a client without policies has
 ``FULL``, which costs nothing. Three things make sure that what must not be seen is not:
 
 - ``view`` is the schema as the caller knows it. Hidden fields are not in it, so they are unknown wherever a request names them;

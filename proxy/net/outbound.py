@@ -187,7 +187,7 @@ async def _body(answer: aiohttp.ClientResponse) -> bytes:
     return b"".join(pieces)
 
 
-# Asks filter endpoints (``auth.acl``) over HTTP.
+# Asks filter endpoints (``auth.external_acl``) over HTTP.
 
 
 #: Told how each exchange ended: ``answered``, ``wrong``, ``late``.
@@ -202,7 +202,7 @@ class AclClient:
         self._observe = observe
 
     async def ask(self, url: str, token: str, question: bytes) -> bytes:
-        """The body of the endpoint's answer. Raises as ``auth.acl.Asker``."""
+        """The body of the endpoint's answer. Raises as ``auth.external_acl.Asker``."""
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
         try:
             body = await self._outbound.ask("POST", url, headers, question)

@@ -162,7 +162,7 @@ class AggregateGroup(NamedTuple):
 # Questions checked against a layout, with their values as they are kept: what every engine does before it answers.
 #
 # A column that nobody has, a value of another type than its column's, a sum of texts: mistakes of this program, told as
-# ``VaultError(INTERNAL)`` without the value. What a caller may get wrong is refused long before (``model.filters``).
+# ``VaultError(INTERNAL)`` without the value. What a caller may get wrong is refused long before (``model.filter_reader``).
 
 
 #: The columns that every table has, as questions name them.
